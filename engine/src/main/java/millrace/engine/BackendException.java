@@ -1,0 +1,10 @@
+package millrace.engine;
+
+/// A backend that was asked for and cannot be had, or that failed.
+public final class BackendException extends EngineException {
+    private static final long serialVersionUID = 1L;
+
+    public BackendException(String code, String message) {
+        super(code, message);
+    }
+}

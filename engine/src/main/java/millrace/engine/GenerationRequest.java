@@ -1,0 +1,28 @@
+package millrace.engine;
+
+import java.util.List;
+
+/// One request.
+///
+/// @param id for logs and messages only
+/// @param maxNewTokens at least 1
+/// @param stop strings that end the completion and are not part of it
+/// @param deadlineMs milliseconds since the epoch, or `Long.MAX_VALUE`
+/// @param priority higher is admitted first among waiting requests
+public record GenerationRequest(
+        String id,
+        PromptInput input,
+        Sampling sampling,
+        int maxNewTokens,
+        List<String> stop,
+        long deadlineMs,
+        int priority) {
+
+    public GenerationRequest {
+        stop = List.copyOf(stop);
+    }
+
+    public static GenerationRequest greedy(String id, PromptInput input, int maxNewTokens) {
+        return new GenerationRequest(id, input, Sampling.GREEDY, maxNewTokens, List.of(), Long.MAX_VALUE, 0);
+    }
+}

@@ -1,0 +1,11 @@
+package millrace.engine;
+
+/// A request that can never be served as it stands. Codes: `PROMPT_*`, `PARAM_RANGE`, `PARAM_LIMIT`,
+/// `CONTEXT_OVERFLOW`, `TOOLS_INVALID`, `ROLE_UNKNOWN`.
+public final class InvalidRequestException extends EngineException {
+    private static final long serialVersionUID = 1L;
+
+    public InvalidRequestException(String code, String message) {
+        super(code, message);
+    }
+}

@@ -1,0 +1,24 @@
+package millrace.engine;
+
+/// How the KV cache stores a token. `F32` is the reference for comparisons, `BF16` the default.
+public enum KvFormat {
+    F32,
+    BF16,
+    /// GQA: int8 codes with one scale per token and KV head. MLA: the latent in tiles of at most 128 values with a
+    /// scale each, the rotary part in BF16.
+    INT8;
+
+    /// The name in configuration and records: `f32`, `bf16`, `int8`.
+    public String id() {
+        return name().toLowerCase(java.util.Locale.ROOT);
+    }
+
+    public static KvFormat ofId(String id) {
+        for (KvFormat format : values()) {
+            if (format.id().equals(id)) {
+                return format;
+            }
+        }
+        throw new IllegalArgumentException("KV format: expected one of f32, bf16, int8, got \"" + id + "\"");
+    }
+}

@@ -1,0 +1,42 @@
+package millrace.engine;
+
+import java.util.List;
+
+/// What an engine serves, as facts: for the start-up story, `model inspect` and every attestation.
+///
+/// @param name last part of the model's directory
+/// @param architecture `architectures[0]` of config.json
+/// @param modelDigest `sha256:` and 64 hexadecimal digits over the list of the files' digests, see docs/formats.md
+/// @param files every file that was read, in order of name
+/// @param tokenizerDigest SHA-256 of the tokenizer's file, hexadecimal
+/// @param templateDigest SHA-256 of the chat format's id and version, hexadecimal: the format is code, not a file
+/// @param backendReason why this backend was chosen
+/// @param build version of the engine and a digest of its classes
+/// @param profile names the order of summation; equal profiles give equal bits
+public record ModelCard(
+        String name,
+        String architecture,
+        String modelDigest,
+        List<FileDigest> files,
+        String tokenizerDigest,
+        String templateDigest,
+        String chatFormat,
+        long parameters,
+        int vocabSize,
+        int maxContext,
+        String backend,
+        String backendReason,
+        String kvFormat,
+        long kvBytesPerToken,
+        long kvBytes,
+        long kvCapacityTokens,
+        String build,
+        String profile) {
+
+    /// One file as it was loaded.
+    public record FileDigest(String name, long bytes, String sha256) {}
+
+    public ModelCard {
+        files = List.copyOf(files);
+    }
+}

@@ -1,0 +1,24 @@
+package millrace.engine;
+
+/// What the service needs of an engine. `Engine` is the real one; tests and benchmarks bring their own.
+///
+/// `prepare` is pure and may be called from any thread; `submit` never blocks. Listeners are called on the engine's
+/// own thread and must only hand the event on.
+public interface TextEngine extends AutoCloseable {
+    ModelCard card();
+
+    /// Validates the request against the model's and the engine's limits, applies the chat format and tokenizes.
+    ///
+    /// @throws InvalidRequestException with a stable code, when the request can never be served
+    PreparedPrompt prepare(GenerationRequest request);
+
+    /// Queues the prompt. The listener gets exactly one `onEnd`, unless the engine is closed first.
+    Generation submit(PreparedPrompt prompt, GenerationListener listener);
+
+    /// Prompts submitted and not yet ended, running or waiting.
+    int load();
+
+    /// Stops the step thread; generations that have not ended get no event.
+    @Override
+    void close();
+}
