@@ -1,0 +1,137 @@
+package millrace.engine.kv;
+
+import java.lang.foreign.Arena;
+import java.util.Arrays;
+import millrace.engine.kernel.CacheShape;
+import millrace.engine.kernel.Memory;
+
+/// A fixed number of pages, cut from a budget of bytes; that none is free is a value, not an exception.
+///
+/// Memory is taken in slabs of about 32 MiB when their first page is handed out, so that a large budget costs nothing
+/// until it is used. Pages that were freed are handed out again first, the latest first: it is the warmest.
+///
+/// Each page has an epoch that changes whenever the page is handed out: two holders of the same page at different
+/// times never agree on (page, epoch).
+///
+/// One thread at a time allocates and frees; [#freePages] may be read by any.
+public final class PagePool implements AutoCloseable {
+    private static final long SLAB_BYTES = 32L << 20;
+
+    /// Returned by [#allocate] when no page is free.
+    static final int NONE = -1;
+
+    private final KvLayout layout;
+    private final int pageCount;
+    private final int pagesPerSlab;
+    private final Arena arena = Arena.ofShared();
+    private final long[] slabs;
+    private final int[] epochs;
+    private final boolean[] held;
+    private int[] freed = new int[16];
+    private int freedCount;
+    private int neverUsed;
+    private volatile int free;
+
+    /// @param budgetBytes the most bytes that pages may take; at least one page must fit
+    public PagePool(KvLayout layout, long budgetBytes) {
+        long pages = Math.min(budgetBytes / layout.pageBytes(), Integer.MAX_VALUE - 16);
+        if (pages < 1) {
+            throw new IllegalArgumentException(
+                    "KV cache: expected a budget of at least %d bytes (one page of %d tokens), got %d".formatted(layout.pageBytes(), CacheShape.TOKENS, budgetBytes));
+        }
+        this.layout = layout;
+        pageCount = (int) pages;
+        pagesPerSlab = (int) Math.max(1, Math.min(pages, SLAB_BYTES / layout.pageBytes()));
+        slabs = new long[(pageCount + pagesPerSlab - 1) / pagesPerSlab];
+        epochs = new int[pageCount];
+        held = new boolean[pageCount];
+        free = pageCount;
+    }
+
+    public KvLayout layout() {
+        return layout;
+    }
+
+    public int pageCount() {
+        return pageCount;
+    }
+
+    public int freePages() {
+        return free;
+    }
+
+    /// Tokens of a page.
+    public int pageTokens() {
+        return CacheShape.TOKENS;
+    }
+
+    /// Tokens that all pages together hold.
+    public long capacityTokens() {
+        return (long) pageCount * CacheShape.TOKENS;
+    }
+
+    /// Pages that so many tokens need.
+    public static int pagesFor(int tokens) {
+        return (tokens + CacheShape.TOKENS - 1) / CacheShape.TOKENS;
+    }
+
+    /// A page that nobody holds, or [#NONE]. What it contains is undefined.
+    int allocate() {
+        int page;
+        if (freedCount > 0) {
+            page = freed[--freedCount];
+        } else if (neverUsed < pageCount) {
+            page = neverUsed;
+            slab(page);
+            neverUsed++;
+        } else {
+            return NONE;
+        }
+        held[page] = true;
+        epochs[page]++;
+        setFree(-1);
+        return page;
+    }
+
+    void free(int page) {
+        if (!held[page]) {
+            throw new IllegalStateException("KV cache: page " + page + " was freed twice");
+        }
+        held[page] = false;
+        if (freedCount == freed.length) {
+            freed = Arrays.copyOf(freed, 2 * freedCount);
+        }
+        freed[freedCount++] = page;
+        setFree(1);
+    }
+
+    /// How often the page was handed out, modulo 2³².
+    int epoch(int page) {
+        return epochs[page];
+    }
+
+    /// Absolute address of the page's first byte; 64-byte aligned.
+    long address(int page) {
+        return slabs[page / pagesPerSlab] + page % pagesPerSlab * layout.pageBytes();
+    }
+
+    /// Gives all memory back. No table of this pool may be used afterwards.
+    @Override
+    public void close() {
+        arena.close();
+    }
+
+    private void slab(int page) {
+        int slab = page / pagesPerSlab;
+        if (slabs[slab] == 0) {
+            int pages = Math.min(pagesPerSlab, pageCount - slab * pagesPerSlab);
+            slabs[slab] = Memory.allocate(arena, pages * layout.pageBytes(), "the KV cache").address();
+        }
+    }
+
+    // Only the allocating thread writes, so read-modify-write needs no lock; volatile is for the readers.
+    @SuppressWarnings("NonAtomicOperationOnVolatileField")
+    private void setFree(int change) {
+        free += change;
+    }
+}

@@ -1,0 +1,5 @@
+/// The KV cache: pages of 16 tokens in memory outside the heap, handed out to sequences and taken back.
+@NullMarked
+package millrace.engine.kv;
+
+import org.jspecify.annotations.NullMarked;
