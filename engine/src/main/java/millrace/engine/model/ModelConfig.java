@@ -1,0 +1,68 @@
+package millrace.engine.model;
+
+import java.util.List;
+import millrace.engine.weights.ModelFiles;
+import org.jspecify.annotations.Nullable;
+
+/// config.json and generation_config.json of a checkpoint, normalised and checked; its own names in camelCase.
+///
+/// @param modelType `model_type` of the text model, for example `kimi_k2`
+/// @param architecture `architectures[0]`
+/// @param tensorPrefix what tensor names of the body begin with: `model.`, in a wrapper `language_model.model.`
+/// @param lmHeadName full name of the output projection; if `tieWordEmbeddings`, the embedding stands in for it
+/// @param numKeyValueHeads equal to `numAttentionHeads` in latent attention
+/// @param headDim dimensions of a query and key head; in latent attention un-rotated and rotated part together
+/// @param intermediateSize inner width of the dense feed-forward layers
+/// @param attentionBias whether queries, keys and values have a bias; the output projection never has one
+/// @param useQkNorm whether queries and keys are normed per head before rotation
+/// @param mla present exactly in families of latent attention
+/// @param moe present if some layers are mixtures of experts
+/// @param maxPositionEmbeddings the model's context, tokens
+/// @param eosTokenIds stop tokens of config.json and generation_config.json, without duplicates, maybe none
+public record ModelConfig(
+        ModelFamily family,
+        String modelType,
+        String architecture,
+        String tensorPrefix,
+        String lmHeadName,
+        int vocabSize,
+        int hiddenSize,
+        int numHiddenLayers,
+        int numAttentionHeads,
+        int numKeyValueHeads,
+        int headDim,
+        int intermediateSize,
+        float rmsNormEps,
+        boolean attentionBias,
+        boolean useQkNorm,
+        boolean tieWordEmbeddings,
+        RopeConfig rope,
+        @Nullable MlaConfig mla,
+        @Nullable MoeConfig moe,
+        int maxPositionEmbeddings,
+        List<Integer> eosTokenIds) {
+
+    public ModelConfig {
+        if (family.latentAttention() != (mla != null)) {
+            throw new IllegalArgumentException(family + " and latent attention " + mla);
+        }
+        if (moe != null && moe.sparseLayers().size() != numHiddenLayers) {
+            throw new IllegalArgumentException(
+                    moe.sparseLayers().size() + " layer kinds, " + numHiddenLayers + " layers");
+        }
+        eosTokenIds = List.copyOf(eosTokenIds);
+    }
+
+    /// Whether the layer is a mixture of experts.
+    public boolean isSparse(int layer) {
+        return moe != null && moe.sparseLayers().get(layer);
+    }
+
+    /// Reads and checks config.json and, if there, generation_config.json.
+    ///
+    /// @throws millrace.engine.InvalidModelException with a `CONFIG_*` code for anything that is not understood in full
+    public static ModelConfig read(ModelFiles files) {
+        return ConfigReader.read(
+                files.read(ModelFiles.CONFIG), files.readIfPresent(ModelFiles.GENERATION_CONFIG));
+    }
+}

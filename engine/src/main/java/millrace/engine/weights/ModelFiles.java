@@ -1,0 +1,376 @@
+package millrace.engine.weights;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.System.Logger.Level;
+import java.lang.foreign.Arena;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.Stream;
+import millrace.engine.InvalidModelException;
+import millrace.engine.ModelCard;
+import org.jspecify.annotations.Nullable;
+
+/// One checkpoint directory as a name space of tensors and a handful of small files, with the digest of every byte.
+///
+/// Weights are one `model.safetensors`, or shards under `model.safetensors.index.json`; where both are there the index
+/// wins. Small files are those of a fixed list, hashed when the directory is opened, so the model's digest does not
+/// depend on who read what. Nothing else in the directory is opened. Safe for use by several threads until closed.
+public final class ModelFiles implements AutoCloseable {
+    public static final String CONFIG = "config.json";
+    public static final String GENERATION_CONFIG = "generation_config.json";
+    public static final String TOKENIZER = "tokenizer.json";
+    public static final String TIKTOKEN = "tiktoken.model";
+    public static final String TOKENIZER_CONFIG = "tokenizer_config.json";
+    public static final String CHAT_TEMPLATE = "chat_template.jinja";
+    static final String WEIGHTS = "model.safetensors";
+    static final String INDEX = "model.safetensors.index.json";
+
+    private static final System.Logger LOG = System.getLogger(ModelFiles.class.getName());
+    private static final int MIB = 1 << 20;
+    private static final int HASH_THREADS = 2;
+
+    /// The small files: each with the most bytes it may have and the code of the refusal above it.
+    private enum Small {
+        CONFIG_JSON(CONFIG, 16, "CONFIG_LIMIT"),
+        GENERATION_CONFIG_JSON(GENERATION_CONFIG, 16, "CONFIG_LIMIT"),
+        INDEX_JSON(INDEX, 128, "IDX_LIMIT"),
+        TOKENIZER_JSON(TOKENIZER, 64, "TOK_LIMIT"),
+        TIKTOKEN_MODEL(TIKTOKEN, 64, "TOK_LIMIT"),
+        TOKENIZER_CONFIG_JSON(TOKENIZER_CONFIG, 16, "TOK_LIMIT"),
+        SPECIAL_TOKENS_MAP("special_tokens_map.json", 16, "TOK_LIMIT"),
+        ADDED_TOKENS("added_tokens.json", 16, "TOK_LIMIT"),
+        TEMPLATE(CHAT_TEMPLATE, 16, "TPL_LIMIT");
+
+        private final String fileName;
+        private final int maxMebibytes;
+        private final String code;
+
+        Small(String fileName, int maxMebibytes, String code) {
+            this.fileName = fileName;
+            this.maxMebibytes = maxMebibytes;
+            this.code = code;
+        }
+    }
+
+    private final Path directory;
+    private final Path realDirectory;
+    private final Arena arena = Arena.ofShared();
+    private final Map<String, ModelCard.FileDigest> small = new TreeMap<>();
+    private final Map<String, SafetensorsFile> weightFiles = new TreeMap<>();
+    private final Map<String, StoredTensor> tensors = new LinkedHashMap<>();
+    private @Nullable List<ModelCard.FileDigest> digests;
+
+    private ModelFiles(Path directory, Path realDirectory) {
+        this.directory = directory;
+        this.realDirectory = realDirectory;
+    }
+
+    /// Maps the weights and checks every header; hashes the small files but not yet the weights.
+    ///
+    /// @throws InvalidModelException with a code of `ST_*`, `IDX_*`, `CONFIG_*`, `TOK_*` or `MODEL_*`
+    public static ModelFiles open(Path dir) {
+        if (!Files.isDirectory(dir)) {
+            throw notADirectory(dir);
+        }
+        ModelFiles files;
+        try {
+            files = new ModelFiles(dir, dir.toRealPath());
+        } catch (IOException e) {
+            throw unreadable(dir.toString(), e);
+        }
+        try {
+            files.hashSmallFiles();
+            files.openWeights();
+            return files;
+        } catch (RuntimeException e) {
+            files.close();
+            throw e;
+        }
+    }
+
+    private static InvalidModelException notADirectory(Path dir) {
+        if (!Files.exists(dir)) {
+            return new InvalidModelException(
+                    "MODEL_MISSING", dir + ": expected a model directory, got nothing there; check the path");
+        }
+        try (var arena = Arena.ofConfined()) {
+            // Names a foreign format where the file is one; else the advice below is the right one.
+            SafetensorsFile.open(dir, String.valueOf(dir.getFileName()), arena);
+        } catch (InvalidModelException e) {
+            if (e.code().equals("MODEL_FORMAT")) {
+                return e;
+            }
+        }
+        return new InvalidModelException(
+                "MODEL_MISSING", dir + ": expected a model directory, got a file; give the directory that holds it");
+    }
+
+    // ---------------------------------------------------------------------------------------------- small files
+
+    private void hashSmallFiles() {
+        for (Small file : Small.values()) {
+            if (Files.exists(directory.resolve(file.fileName))) {
+                byte[] bytes = load(file);
+                small.put(file.fileName, new ModelCard.FileDigest(file.fileName, bytes.length, Sha256.hex(bytes)));
+            }
+        }
+        if (!small.containsKey(CONFIG)) {
+            throw new InvalidModelException(
+                    "MODEL_MISSING",
+                    directory + ": expected " + CONFIG
+                            + ", got a directory without it; point to a Hugging Face checkpoint");
+        }
+    }
+
+    /// The bytes of a small file.
+    ///
+    /// @throws InvalidModelException `MODEL_MISSING` if it is not there, `MODEL_FILE_CHANGED` if it is no longer what
+    ///         was hashed
+    public byte[] read(String name) {
+        byte[] bytes = readIfPresent(name);
+        if (bytes == null) {
+            throw new InvalidModelException(
+                    "MODEL_MISSING", directory + ": expected " + name + ", got a directory without it; add the file");
+        }
+        return bytes;
+    }
+
+    /// The bytes of a small file, or null if the directory had none of that name when it was opened.
+    public byte @Nullable [] readIfPresent(String name) {
+        Small file = Stream.of(Small.values())
+                .filter(s -> s.fileName.equals(name))
+                .findFirst()
+                .orElseThrow(() -> new IllegalArgumentException(name + " is not among the files of a model"));
+        ModelCard.FileDigest digest = small.get(name);
+        if (digest == null) {
+            return null;
+        }
+        byte[] bytes = load(file);
+        String now = Sha256.hex(bytes);
+        if (!now.equals(digest.sha256())) {
+            throw new InvalidModelException(
+                    "MODEL_FILE_CHANGED",
+                    name + ": expected sha256 " + digest.sha256() + " as at the start, got " + now
+                            + "; do not write to a model directory in use, start again");
+        }
+        return bytes;
+    }
+
+    private byte[] load(Small file) {
+        Path path = inside(file.fileName, "MODEL_PATH");
+        long limit = (long) file.maxMebibytes * MIB;
+        try (InputStream in = Files.newInputStream(path)) {
+            // Bounded by the read itself: a size asked for beforehand may be stale or, for a pipe, zero.
+            byte[] bytes = in.readNBytes((int) limit + 1);
+            if (bytes.length > limit) {
+                throw new InvalidModelException(
+                        file.code,
+                        file.fileName + ": expected at most " + file.maxMebibytes + " MiB, got more; restore the file");
+            }
+            return bytes;
+        } catch (IOException e) {
+            throw unreadable(file.fileName, e);
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------- weights
+
+    private void openWeights() {
+        if (small.containsKey(INDEX)) {
+            openShards(WeightIndex.parse(read(INDEX)));
+        } else if (Files.exists(directory.resolve(WEIGHTS))) {
+            SafetensorsFile file = SafetensorsFile.open(inside(WEIGHTS, "MODEL_PATH"), WEIGHTS, arena);
+            weightFiles.put(WEIGHTS, file);
+            file.tensors().forEach(t -> tensors.put(t.name(), t));
+        } else {
+            throw noWeights();
+        }
+    }
+
+    private void openShards(Map<String, String> fileOfTensor) {
+        for (String name : new TreeSet<>(fileOfTensor.values())) {
+            Path path = inside(name, "IDX_PATH");
+            if (!Files.isRegularFile(path)) {
+                throw new InvalidModelException(
+                        "IDX_INCOMPLETE",
+                        INDEX + ": expected the shard " + name + ", got a directory without it; complete the download");
+            }
+            weightFiles.put(name, SafetensorsFile.open(path, name, arena));
+        }
+        Map<String, String> seen = new HashMap<>();
+        weightFiles.forEach((name, file) -> file.tensors().forEach(tensor -> {
+            String other = seen.putIfAbsent(tensor.name(), name);
+            if (other != null) {
+                throw new InvalidModelException(
+                        "IDX_INCOMPLETE",
+                        INDEX + ": expected tensor " + tensor.name() + " once, got it in " + other + " and in " + name
+                                + "; restore the checkpoint");
+            }
+            String mapped = fileOfTensor.get(tensor.name());
+            if (mapped == null) {
+                LOG.log(Level.WARNING, "{0}: tensor {1} is not in the index: ignored", name, tensor.name());
+            } else if (mapped.equals(name)) {
+                tensors.put(tensor.name(), tensor);
+            }
+        }));
+        fileOfTensor.forEach((tensor, file) -> {
+            if (!tensors.containsKey(tensor)) {
+                throw new InvalidModelException(
+                        "IDX_INCOMPLETE",
+                        INDEX + ": expected tensor " + tensor + " in " + file + ", got "
+                                + (seen.containsKey(tensor) ? "it in " + seen.get(tensor) : "a file without it")
+                                + "; restore the checkpoint");
+            }
+        });
+    }
+
+    private InvalidModelException noWeights() {
+        try (Stream<Path> entries = Files.list(directory)) {
+            String foreign = entries.map(p -> p.getFileName().toString())
+                    .filter(n -> n.endsWith(".gguf") || SafetensorsFile.isPickleName(n))
+                    .sorted()
+                    .findFirst()
+                    .orElse(null);
+            if (foreign != null) {
+                return new InvalidModelException(
+                        "MODEL_FORMAT",
+                        foreign + ": expected safetensors weights, got "
+                                + (foreign.endsWith(".gguf") ? "a GGUF file" : "a pickle, which is never opened")
+                                + "; convert the checkpoint to safetensors");
+            }
+        } catch (IOException e) {
+            return unreadable(directory.toString(), e);
+        }
+        return new InvalidModelException(
+                "MODEL_MISSING",
+                directory + ": expected " + WEIGHTS + " or " + INDEX + ", got neither; complete the download");
+    }
+
+    /// The path of a file of that name, which must be a plain name and, links followed, lie inside the directory.
+    private Path inside(String name, String code) {
+        if (!WeightIndex.isPlainName(name)) {
+            throw new InvalidModelException(
+                    code,
+                    INDEX + ": expected plain file names, got " + Text.quote(name) + "; do not use this checkpoint");
+        }
+        Path path = directory.resolve(name);
+        try {
+            if (Files.exists(path) && !path.toRealPath().startsWith(realDirectory)) {
+                throw new InvalidModelException(
+                        code,
+                        name + ": expected a file inside the model directory, got a link that leaves it;"
+                                + " copy the file into the directory");
+            }
+        } catch (IOException e) {
+            throw unreadable(name, e);
+        }
+        return path;
+    }
+
+    /// Whether the weights have a tensor of that name.
+    public boolean has(String tensor) {
+        return tensors.containsKey(tensor);
+    }
+
+    /// The tensor of that name.
+    ///
+    /// @throws InvalidModelException `MODEL_TENSOR_MISSING`
+    public StoredTensor tensor(String name) {
+        StoredTensor tensor = tensors.get(name);
+        if (tensor == null) {
+            throw new InvalidModelException(
+                    "MODEL_TENSOR_MISSING",
+                    directory + ": expected tensor " + name + ", got weights without it; complete the checkpoint");
+        }
+        return tensor;
+    }
+
+    /// Names of all tensors, in the order of the files.
+    public Collection<String> tensorNames() {
+        return Collections.unmodifiableSet(tensors.keySet());
+    }
+
+    public Path directory() {
+        return directory;
+    }
+
+    // -------------------------------------------------------------------------------------------------- digests
+
+    /// SHA-256 of every file that was read or mapped, in order of name; weights are hashed over the mapped bytes, that
+    /// is over what is computed with. The first call reads all of them, two files at a time.
+    public synchronized List<ModelCard.FileDigest> digests() {
+        if (digests == null) {
+            var all = new ArrayList<>(small.values());
+            try (var pool = Executors.newFixedThreadPool(HASH_THREADS)) {
+                List<Future<ModelCard.FileDigest>> running = weightFiles.values().stream()
+                        .map(file -> pool.submit(file::digest))
+                        .toList();
+                for (Future<ModelCard.FileDigest> one : running) {
+                    all.add(one.get());
+                }
+            } catch (ExecutionException e) {
+                throw e.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(e.getCause());
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new InvalidModelException(
+                        "MODEL_UNREADABLE", directory + ": hashing was interrupted; start again", e);
+            }
+            all.sort(Comparator.comparing(ModelCard.FileDigest::name));
+            digests = List.copyOf(all);
+        }
+        return digests;
+    }
+
+    /// `sha256:` and the digest, in hexadecimal, of the lines `<sha256>  <bytes>  <name>\n` in order of name.
+    public String modelDigest() {
+        var lines = new StringBuilder();
+        for (ModelCard.FileDigest file : digests()) {
+            lines.append(file.sha256()).append("  ").append(file.bytes()).append("  ").append(file.name()).append('\n');
+        }
+        return "sha256:" + Sha256.hex(lines.toString().getBytes(StandardCharsets.UTF_8));
+    }
+
+    /// Refuses a model that is not the pinned one.
+    ///
+    /// @param pinned a [#modelDigest()], with or without `sha256:`
+    /// @throws InvalidModelException `MODEL_DIGEST_MISMATCH`
+    public void requireDigest(String pinned) {
+        String wanted = pinned.startsWith("sha256:") ? pinned : "sha256:" + pinned;
+        String actual = modelDigest();
+        if (!wanted.equalsIgnoreCase(actual)) {
+            throw new InvalidModelException(
+                    "MODEL_DIGEST_MISMATCH",
+                    directory + ": expected the pinned digest " + wanted + ", got " + actual
+                            + "; serve the pinned model, or pin this one after checking where it came from");
+        }
+    }
+
+    /// Unmaps the weights: no [StoredTensor] of this may be used afterwards.
+    @Override
+    public void close() {
+        arena.close();
+    }
+
+    static InvalidModelException unreadable(String name, IOException e) {
+        return new InvalidModelException(
+                "MODEL_UNREADABLE",
+                name + ": expected a readable file, got " + e.getClass().getSimpleName() + " (" + e.getMessage()
+                        + "); check its permissions and the disk",
+                e);
+    }
+}
