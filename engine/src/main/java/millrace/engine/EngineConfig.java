@@ -60,4 +60,19 @@ public record EngineConfig(
         return new EngineConfig(
                 model, backend, kvFormat, kvBytes, threads, maxBatch, value, maxContext, pinnedDigest, chatFormat);
     }
+
+    public EngineConfig withMaxContext(int value) {
+        return new EngineConfig(
+                model, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, value, pinnedDigest, chatFormat);
+    }
+
+    public EngineConfig withPinnedDigest(@Nullable String value) {
+        return new EngineConfig(
+                model, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, value, chatFormat);
+    }
+
+    public EngineConfig withChatFormat(@Nullable String value) {
+        return new EngineConfig(
+                model, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, value);
+    }
 }

@@ -1,5 +1,7 @@
 package millrace.engine;
 
+import org.jspecify.annotations.Nullable;
+
 /// What the service needs of an engine. `Engine` is the real one; tests and benchmarks bring their own.
 ///
 /// `prepare` is pure and may be called from any thread; `submit` never blocks. Listeners are called on the engine's
@@ -17,6 +19,12 @@ public interface TextEngine extends AutoCloseable {
 
     /// Prompts submitted and not yet ended, running or waiting.
     int load();
+
+    /// Why the engine takes no more work, or null while it does. A failed engine answers every prompt with `FAILED` and
+    /// `ENGINE_FAILED`; only a new process helps.
+    default @Nullable String failure() {
+        return null;
+    }
 
     /// Stops the step thread; generations that have not ended get no event.
     @Override

@@ -1,0 +1,162 @@
+package millrace.engine.batch;
+
+import java.util.BitSet;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import millrace.engine.Generation;
+import millrace.engine.GenerationListener;
+import millrace.engine.PreparedPrompt;
+import millrace.engine.ScoreListener;
+import millrace.engine.kv.PagePool;
+import millrace.engine.sampling.Sampler;
+import millrace.engine.tokenizer.Tokenizer;
+import org.jspecify.annotations.Nullable;
+
+/// The only loop in the house: one thread that takes what was submitted and runs step after step.
+///
+/// Submitting never blocks: requests go through a lock-free queue and the thread is woken. All listeners are called on
+/// this thread. An exception inside a step ends everything under way with `ENGINE_FAILED`, and so does everything
+/// submitted later: after it nothing that the pages hold can be trusted.
+public final class BatchLoop implements AutoCloseable {
+    private static final System.Logger LOG = System.getLogger(BatchLoop.class.getName());
+    private static final String FAILED = "ENGINE_FAILED";
+
+    private final Scheduler scheduler;
+    private final StepModel model;
+    private final Tokenizer tokenizer;
+    private final BitSet stopTokens;
+    private final Sampler sampler;
+    private final StepClock clock;
+    private final ConcurrentLinkedQueue<Sequence> inbox = new ConcurrentLinkedQueue<>();
+    private final AtomicInteger load = new AtomicInteger();
+    private final Thread thread;
+    private volatile boolean closed;
+    private volatile @Nullable String failure;
+
+    /// Starts the thread.
+    ///
+    /// @param stopTokens ids that end a completion
+    /// @param name of the thread
+    public BatchLoop(
+            StepModel model,
+            PagePool pool,
+            Tokenizer tokenizer,
+            BitSet stopTokens,
+            StepClock clock,
+            Limits limits,
+            String name) {
+        this.model = model;
+        this.tokenizer = tokenizer;
+        this.stopTokens = stopTokens;
+        this.clock = clock;
+        sampler = new Sampler(model.vocabSize());
+        scheduler = new Scheduler(
+                model, pool, clock, limits.maxBatch(), limits.prefillChunk(), limits.maxLogitRows());
+        thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
+        thread.start();
+    }
+
+    /// Bounds of one step.
+    public record Limits(int maxBatch, int prefillChunk, int maxLogitRows) {}
+
+    public Generation generate(PreparedPrompt prompt, GenerationListener listener) {
+        var request = prompt.request();
+        var work = new GenerationWork(
+                request, sampler, stopTokens, tokenizer, listener, clock, load::decrementAndGet);
+        return submit(new Sequence(
+                request.id(),
+                prompt.ids(),
+                request.maxNewTokens(),
+                request.priority(),
+                request.deadlineMs(),
+                clock.nanos(),
+                work));
+    }
+
+    /// @param all logits of every position, else of the last
+    public Generation score(String id, int[] ids, boolean all, ScoreListener listener) {
+        var work = new ScoringWork(all, model.vocabSize(), listener, load::decrementAndGet);
+        return submit(new Sequence(id, ids, 0, 0, Long.MAX_VALUE, clock.nanos(), work));
+    }
+
+    private Generation submit(Sequence sequence) {
+        if (closed) {
+            throw new IllegalStateException("engine: expected an open engine, got one that was closed");
+        }
+        load.incrementAndGet();
+        inbox.add(sequence);
+        LockSupport.unpark(thread);
+        return () -> {
+            sequence.cancel();
+            LockSupport.unpark(thread);
+        };
+    }
+
+    /// Submitted and not yet ended.
+    public int load() {
+        return load.get();
+    }
+
+    /// Why the loop takes no more work, or null.
+    public @Nullable String failure() {
+        return failure;
+    }
+
+    private void run() {
+        while (!closed) {
+            drainInbox();
+            if (scheduler.idle()) {
+                if (inbox.isEmpty() && !closed) {
+                    LockSupport.park(this);
+                }
+                continue;
+            }
+            String reason = failure;
+            if (reason == null) {
+                step();
+            } else {
+                scheduler.failAll(FAILED, reason);
+            }
+        }
+    }
+
+    private void drainInbox() {
+        for (Sequence next = inbox.poll(); next != null; next = inbox.poll()) {
+            scheduler.submit(next);
+        }
+    }
+
+    private void step() {
+        try {
+            scheduler.step();
+        } catch (RuntimeException | Error e) {
+            // Caught once, here, at the bottom of the thread: nobody else could tell those who wait.
+            String reason = "engine: a step failed with " + e + "; restart the process, and report this if it returns";
+            failure = reason;
+            LOG.log(System.Logger.Level.ERROR, reason, e);
+            scheduler.failAll(FAILED, reason);
+        }
+    }
+
+    /// Stops the thread after the step it is in. What has not ended gets no event.
+    @Override
+    public void close() {
+        closed = true;
+        LockSupport.unpark(thread);
+        if (Thread.currentThread() == thread) {
+            return;
+        }
+        boolean interrupted = false;
+        while (thread.isAlive()) {
+            try {
+                thread.join();
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+package millrace.engine.batch;
+
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.function.Consumer;
+import millrace.engine.FinishReason;
+import millrace.engine.GenerationListener;
+import millrace.engine.GenerationRequest;
+import millrace.engine.GenerationResult;
+import millrace.engine.Timings;
+import millrace.engine.Transcript;
+import millrace.engine.Usage;
+import millrace.engine.sampling.Sampler;
+import millrace.engine.tokenizer.IncrementalDecoder;
+import millrace.engine.tokenizer.Tokenizer;
+import org.jspecify.annotations.Nullable;
+
+/// Completes a prompt: one sampled token a step, its text, and the end.
+final class GenerationWork implements Work {
+    private static final System.Logger LOG = System.getLogger(GenerationWork.class.getName());
+
+    private final GenerationRequest request;
+    private final Sampler sampler;
+    private final BitSet stopTokens;
+    private final IncrementalDecoder decoder;
+    private final StopStrings text;
+    private final GenerationListener listener;
+    private final StepClock clock;
+    private final Runnable onEnd;
+
+    /// @param onEnd run before the listener hears of the end
+    GenerationWork(
+            GenerationRequest request,
+            Sampler sampler,
+            BitSet stopTokens,
+            Tokenizer tokenizer,
+            GenerationListener listener,
+            StepClock clock,
+            Runnable onEnd) {
+        this.request = request;
+        this.sampler = sampler;
+        this.stopTokens = stopTokens;
+        decoder = new IncrementalDecoder(tokenizer);
+        text = new StopStrings(request.stop());
+        this.listener = listener;
+        this.clock = clock;
+        this.onEnd = onEnd;
+    }
+
+    @Override
+    public StepPlan.Logits wanted() {
+        return StepPlan.Logits.LAST;
+    }
+
+    @Override
+    public Outcome accept(Sequence sequence, int position, float[] logits, int offset) {
+        int token = sampler.sample(
+                logits, offset, request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
+        if (token == Sampler.NOT_FINITE) {
+            return Outcome.NOT_FINITE;
+        }
+        sequence.append(token);
+        sequence.lastTokenNanos = clock.nanos();
+        if (sequence.firstTokenNanos < 0) {
+            sequence.firstTokenNanos = sequence.lastTokenNanos;
+        }
+        if (stopTokens.get(token)) {
+            return Outcome.STOP;
+        }
+        emit(sequence, text.append(decoder.append(token)));
+        if (text.stopped()) {
+            return Outcome.STOP;
+        }
+        return sequence.generated() == request.maxNewTokens() ? Outcome.LENGTH : Outcome.CONTINUE;
+    }
+
+    @Override
+    public void end(Sequence sequence, FinishReason reason, @Nullable String errorCode, @Nullable String errorMessage) {
+        emit(sequence, text.append(decoder.flush()));
+        emit(sequence, text.finish());
+        GenerationResult result = new GenerationResult(
+                text.text(),
+                generated(sequence),
+                reason,
+                new Usage(sequence.promptLength, sequence.generated(), 0),
+                timings(sequence),
+                errorCode,
+                errorMessage,
+                new Transcript(
+                        sequence.maxBatch,
+                        sequence.numericGuard,
+                        sequence.recomputedSteps));
+        onEnd.run();
+        call(sequence, l -> l.onEnd(result));
+    }
+
+    private void emit(Sequence sequence, String delta) {
+        if (!delta.isEmpty()) {
+            call(sequence, l -> l.onDelta(delta));
+        }
+    }
+
+    /// A listener that throws loses its own generation and nobody else's.
+    private void call(Sequence sequence, Consumer<GenerationListener> event) {
+        try {
+            event.accept(listener);
+        } catch (RuntimeException e) {
+            LOG.log(System.Logger.Level.ERROR, "listener of generation " + sequence.id + " failed; cancelling it", e);
+            sequence.cancel();
+        }
+    }
+
+    private static List<Integer> generated(Sequence sequence) {
+        List<Integer> ids = new ArrayList<>(sequence.generated());
+        for (int i = sequence.promptLength; i < sequence.length(); i++) {
+            ids.add(sequence.tokens()[i]);
+        }
+        return ids;
+    }
+
+    private Timings timings(Sequence sequence) {
+        long queuedUntil = sequence.firstStepNanos < 0 ? clock.nanos() : sequence.firstStepNanos;
+        long queued = queuedUntil - sequence.submittedNanos;
+        if (sequence.firstTokenNanos < 0) {
+            return new Timings(queued, 0, 0);
+        }
+        return new Timings(
+                queued,
+                sequence.firstTokenNanos - sequence.submittedNanos,
+                sequence.lastTokenNanos - sequence.firstTokenNanos);
+    }
+}

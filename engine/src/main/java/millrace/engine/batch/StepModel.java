@@ -1,0 +1,14 @@
+package millrace.engine.batch;
+
+/// What the scheduler needs of a model: the logits of a plan.
+public interface StepModel {
+    /// Computes the plan and writes its keys and values into the plan's pages.
+    ///
+    /// @return the number of rows in [#logits], in the order of the plan's rows
+    int forward(StepPlan plan);
+
+    /// Logits of the last plan, row-major `[rows][vocabSize]`; valid until the next call of [#forward].
+    float[] logits();
+
+    int vocabSize();
+}

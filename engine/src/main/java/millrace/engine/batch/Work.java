@@ -1,0 +1,30 @@
+package millrace.engine.batch;
+
+import millrace.engine.FinishReason;
+import org.jspecify.annotations.Nullable;
+
+/// What becomes of a sequence's logits. The scheduler decides when a sequence runs, its work decides what for.
+///
+/// All methods are called on the engine's thread and must return at once.
+interface Work {
+    /// Which of the rows that have not been delivered yet are wanted: `LAST` (of all tokens) or `ALL`.
+    StepPlan.Logits wanted();
+
+    /// Takes the logits of one position, `logits[offset … offset + vocabSize)`, valid during the call.
+    Outcome accept(Sequence sequence, int position, float[] logits, int offset);
+
+    /// The sequence has ended, for a reason that is not the work's own if `outcome` of [#accept] was not `DONE`.
+    void end(Sequence sequence, FinishReason reason, @Nullable String errorCode, @Nullable String errorMessage);
+
+    /// Answer to the logits of one position.
+    enum Outcome {
+        /// More logits are wanted; for `LAST`, a token was appended to the sequence.
+        CONTINUE,
+        /// A stop token or stop string was reached.
+        STOP,
+        /// The most tokens that were asked for are there; scoring: the last row was delivered.
+        LENGTH,
+        /// A logit is NaN or infinite.
+        NOT_FINITE
+    }
+}

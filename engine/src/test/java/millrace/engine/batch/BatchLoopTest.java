@@ -1,0 +1,122 @@
+package millrace.engine.batch;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import millrace.engine.FinishReason;
+import millrace.engine.Generation;
+import millrace.engine.GenerationListener;
+import millrace.engine.GenerationRequest;
+import millrace.engine.GenerationResult;
+import millrace.engine.KvFormat;
+import millrace.engine.PreparedPrompt;
+import millrace.engine.PromptInput;
+import millrace.engine.kv.KvLayout;
+import millrace.engine.kv.PagePool;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(20)
+class BatchLoopTest {
+    private static final KvLayout LAYOUT = KvLayout.grouped(KvFormat.F32, 1, 1, 16);
+
+    private final FakeModel model = new FakeModel(8);
+    private final PagePool pool = new PagePool(LAYOUT, 100 * LAYOUT.pageBytes());
+    private final BatchLoop loop = new BatchLoop(
+            model, pool, new FakeTokenizer(), new BitSet(), StepClock.system(), new BatchLoop.Limits(4, 16, 8), "test-steps");
+
+    @AfterEach
+    void close() {
+        loop.close();
+        pool.close();
+    }
+
+    @Test
+    void answersEveryPromptOnItsOwnThread() {
+        List<CompletableFuture<String>> threads = new ArrayList<>();
+        for (int i = 0; i < 50; i++) {
+            var thread = new CompletableFuture<String>();
+            loop.generate(prompt(i, 5), result -> thread.complete(Thread.currentThread().getName() + " " + result.reason()));
+            threads.add(thread);
+        }
+        assertThat(threads).allSatisfy(t -> assertThat(t.get(10, TimeUnit.SECONDS)).isEqualTo("test-steps LENGTH"));
+        assertThat(loop.load()).isZero();
+        assertThat(loop.failure()).isNull();
+    }
+
+    @Test
+    void cancelEndsARunningGeneration() {
+        var end = new CompletableFuture<GenerationResult>();
+        var started = new CountDownLatch(1);
+        Generation generation = loop.generate(prompt(1, 1000), new GenerationListener() {
+            @Override
+            public void onDelta(String text) {
+                started.countDown();
+            }
+
+            @Override
+            public void onEnd(GenerationResult result) {
+                end.complete(result);
+            }
+        });
+        assertThat(started).satisfies(l -> assertThat(l.await(10, TimeUnit.SECONDS)).isTrue());
+        generation.cancel();
+        assertThat(end.join().reason()).isIn(FinishReason.CANCELLED, FinishReason.LENGTH);
+        generation.cancel();
+    }
+
+    @Test
+    void aFailedStepEndsEverythingAndRefusesWhatComesLater() {
+        model.beforeStep = () -> {
+            throw new ArithmeticException("broken kernel");
+        };
+        GenerationResult first = generate(1);
+        assertThat(first.reason()).isEqualTo(FinishReason.FAILED);
+        assertThat(first.errorCode()).isEqualTo("ENGINE_FAILED");
+        String message = "engine: a step failed with java.lang.ArithmeticException: broken kernel; restart the process, "
+                + "and report this if it returns";
+        assertThat(first.errorMessage()).isEqualTo(message);
+        assertThat(loop.failure()).isEqualTo(message);
+        model.beforeStep = () -> {};
+        assertThat(generate(2).errorCode()).isEqualTo("ENGINE_FAILED");
+        assertThat(loop.load()).isZero();
+        assertThat(pool.freePages()).isEqualTo(100);
+    }
+
+    @Test
+    void closeSendsNoEventsAndRefusesNewWork() throws InterruptedException {
+        var inStep = new CountDownLatch(1);
+        var events = new CountDownLatch(1);
+        model.beforeStep = () -> {
+            inStep.countDown();
+            LockSupport.parkNanos(50_000_000);
+        };
+        loop.generate(prompt(3, 1_000), result -> events.countDown());
+        assertThat(inStep.await(10, TimeUnit.SECONDS)).isTrue();
+        loop.close();
+        assertThat(events.getCount()).isOne();
+        assertThatThrownBy(() -> loop.generate(prompt(4, 1), result -> {}))
+                .isInstanceOf(IllegalStateException.class)
+                .hasMessage("engine: expected an open engine, got one that was closed");
+    }
+
+    private GenerationResult generate(int seed) {
+        var end = new CompletableFuture<GenerationResult>();
+        loop.generate(prompt(seed, 3), end::complete);
+        return end.join();
+    }
+
+    private static PreparedPrompt prompt(int seed, int maxNewTokens) {
+        int[] ids = {seed % 60, 1, 2};
+        var input = new PromptInput.TokenIds(List.of(ids[0], 1, 2));
+        return new PreparedPrompt(GenerationRequest.greedy("p" + seed, input, maxNewTokens), "", ids);
+    }
+}
