@@ -32,7 +32,7 @@ final class NoteKeyFile {
             Set<PosixFilePermission> permissions = Files.getPosixFilePermissions(file);
             if (!OWNER_ONLY.containsAll(permissions)) {
                 throw new IntegrityException("KEY_FILE_MODE",
-                        "key file %s: mode: expected rw------- or less, got %s; others may know the key: make a new one, or run chmod 600 if you are sure"
+                        "key file %s: mode: expected rw------- or less, got %s; make a new key, or run chmod 600"
                                 .formatted(file, PosixFilePermissions.toString(permissions)));
             }
         }

@@ -33,7 +33,8 @@ public final class NoteSigner implements NoteKey {
     private NoteSigner(String name, byte[] seed) {
         if (!NoteKey.isName(name)) {
             throw new IntegrityException("NOTE_KEY",
-                    "key: name: expected 1 to 512 characters without spaces and +, got \"%s\"".formatted(Shown.text(name)));
+                    "key: name: expected 1 to 512 characters without spaces and +, got \"%s\""
+                            .formatted(Shown.text(name)));
         }
         this.seed = seed.clone();
         try {
@@ -87,8 +88,8 @@ public final class NoteSigner implements NoteKey {
         KeyPairGenerator generator = KeyPairGenerator.getInstance("Ed25519");
         generator.initialize(NamedParameterSpec.ED25519, new SeedAsRandom(seed));
         KeyPair pair = generator.generateKeyPair();
-        byte[] encodedPrivate = pair.getPrivate().getEncoded();
-        if (!Arrays.equals(seed, Arrays.copyOfRange(encodedPrivate, encodedPrivate.length - 32, encodedPrivate.length))) {
+        byte[] secret = pair.getPrivate().getEncoded();
+        if (!Arrays.equals(seed, Arrays.copyOfRange(secret, secret.length - 32, secret.length))) {
             throw new IllegalStateException("the platform's Ed25519 generator did not take the seed as given");
         }
         PublicKey publicKey = pair.getPublic();

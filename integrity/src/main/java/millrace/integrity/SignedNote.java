@@ -133,7 +133,7 @@ public record SignedNote(String text, List<Signature> signatures) {
             }
         }
         if (signers.isEmpty()) {
-            throw new IntegrityException("NOTE_UNKNOWN_KEY", "note: expected a signature of %s, got only of %s".formatted(
+            throw new IntegrityException("NOTE_UNKNOWN_KEY", "note: expected a signature of %s, got %s".formatted(
                     known.stream().map(NoteVerifier::label).toList(),
                     signatures.stream().map(s -> "%s+%08x".formatted(Shown.text(s.keyName), s.keyId)).toList()));
         }
@@ -159,7 +159,8 @@ public record SignedNote(String text, List<Signature> signatures) {
             char c = note.charAt(i);
             if (c < 0x20 && c != '\n' || c == 0x7F) {
                 throw new IntegrityException("NOTE_CONTROL",
-                        "note: expected no control characters but newlines, got U+%04X at character %d".formatted((int) c, i));
+                        "note: expected no control characters but newlines, got U+%04X at character %d"
+                                .formatted((int) c, i));
             }
         }
         try {

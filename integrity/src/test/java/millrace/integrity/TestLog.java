@@ -1,0 +1,188 @@
+package millrace.integrity;
+
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.function.Consumer;
+import millrace.integrity.Verdict.Place;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.AuditEvent;
+import millrace.schemas.AuditPosition;
+import millrace.schemas.AuditVerdict;
+import millrace.schemas.CheckpointRecord;
+import millrace.schemas.Completion;
+import millrace.schemas.FinishReason;
+import millrace.schemas.PreviousLog;
+import millrace.schemas.Schemas;
+import millrace.schemas.Timings;
+import millrace.schemas.Usage;
+import org.apache.avro.message.RawMessageEncoder;
+import org.apache.avro.specific.SpecificData;
+import org.apache.avro.specific.SpecificRecord;
+
+/// A hand-made audit log of one partition, honest until a test makes it otherwise.
+public final class TestLog {
+    public static final String TOPIC = "millrace.audit";
+    public static final String COMPLETIONS = "millrace.completions";
+    public static final NoteSigner KEY = key("example.com/millrace", 7);
+    public static final byte[] SALT = HexFormat.of().parseHex("0f".repeat(32));
+    private static final Digest MODEL = Digest.sha256("model");
+
+    public TreeState state;
+    public final List<byte[]> leaves = new ArrayList<>();
+    public final List<Digest> hashes = new ArrayList<>();
+    public final List<byte[]> checkpoints = new ArrayList<>();
+    public final List<byte[]> completions = new ArrayList<>();
+
+    public TestLog(int partition) {
+        state = TreeState.start(new Origin("example.com", "Q2x1c3Rlcg", TOPIC, partition, 0));
+    }
+
+    /// A key that is the same in every run.
+    public static NoteSigner key(String name, int seed) {
+        return NoteSigner.generate(name, new SecureRandom() {
+            private static final long serialVersionUID = 1L;
+
+            @Override
+            public void nextBytes(byte[] bytes) {
+                java.util.Arrays.fill(bytes, (byte) seed);
+            }
+        });
+    }
+
+    public static String request(long seq) {
+        return "r-" + seq;
+    }
+
+    public static String text(long seq) {
+        return "answer " + seq;
+    }
+
+    /// The record that an honest writer would add next.
+    public AttestationRecord next() {
+        long seq = state.size();
+        return AttestationRecord.newBuilder()
+                .setLogOrigin(state.origin().text()).setEpoch(state.epoch()).setSeq(seq)
+                .setPrevLeaf(state.lastLeaf().toHash()).setEvent(AuditEvent.INFERENCE)
+                .setTimeMs(1_800_000_000_000L + seq).setInstanceId("instance-1").setRequestId(request(seq))
+                .setTenantRef(KEY.tenantRef("")).setInTopic("millrace.prompts")
+                .setInPartition(state.origin().partition()).setInOffset(seq + 100).setOutTopic(COMPLETIONS)
+                .setOutPartition(-1)
+                .setPromptCommit(Commitment.prompt(SALT, "question " + seq).toHash())
+                .setCompletionCommit(Commitment.completion(SALT, text(seq)).toHash())
+                .setTokenIdsCommit(Commitment.tokenIds(SALT, List.of(1, 2, (int) seq)).toHash())
+                .setPromptTokens(9).setCompletionTokens(3).setFinish(FinishReason.stop).setErrorCode("")
+                .setModelName("glm-tiny").setModelDigest(MODEL.toHash()).setVerifyMode("digest_pinned")
+                .setTokenizerSha256(Digest.sha256("tokenizer").toHash())
+                .setTemplateSha256(Digest.sha256("template").toHash()).setBuild("0.1.0")
+                .setBuildSha256(Digest.ZERO.toHash()).setProfile("strict/1").setBackend("vector").setKvFormat("bf16")
+                .setSampler("philox/1").setSeed(seq).setTemperatureBits(Float.floatToRawIntBits(0.7f))
+                .setTopPBits(Float.floatToRawIntBits(1f)).setTopK(0).setMinPBits(0)
+                .setRepetitionPenaltyBits(Float.floatToRawIntBits(1f)).setMaxTokens(64)
+                .setStopCommit(Commitment.stopList(SALT, List.of("\n")).toHash()).setChecks(0b100010)
+                .setMaxBatch(4).setRecomputedSteps(0).setVerdict(AuditVerdict.OK).build();
+    }
+
+    public TestLog add() {
+        return add(record -> {});
+    }
+
+    /// Adds a leaf after the change, with its completion.
+    public TestLog add(Consumer<AttestationRecord> change) {
+        AttestationRecord record = next();
+        change.accept(record);
+        Leaf leaf = Leaf.of(record);
+        completions.add(wire(completion(record, leaf)));
+        return add(leaf);
+    }
+
+    private TestLog add(Leaf leaf) {
+        leaves.add(leaf.wire(11));
+        hashes.add(leaf.hash());
+        state = state.append(leaf.hash());
+        return this;
+    }
+
+    public TestLog add(int count) {
+        for (int i = 0; i < count; i++) {
+            add();
+        }
+        return this;
+    }
+
+    public static Completion completion(AttestationRecord record, Leaf leaf) {
+        long seq = record.getSeq();
+        return Completion.newBuilder().setRequestId(record.getRequestId()).setModel(record.getModelName())
+                .setModelDigest("sha256:" + MODEL.hex()).setText(text(seq))
+                .setTokenIds(List.of(1, 2, (int) seq)).setFinishReason(record.getFinish())
+                .setUsage(new Usage(9, 3, 0)).setTimings(new Timings(1L, 2L, 3L)).setSeed(record.getSeed())
+                .setAudit(new AuditPosition(record.getLogOrigin(),
+                        Origin.parse(record.getLogOrigin()).partition(), seq, leaf.hash().toHash()))
+                .setSalt(java.nio.ByteBuffer.wrap(SALT)).build();
+    }
+
+    /// Signs the tree as it is now.
+    public TestLog checkpoint() {
+        return checkpoint(state.checkpoint().sign(KEY));
+    }
+
+    public TestLog checkpoint(SignedNote note) {
+        return checkpoint(note.encode());
+    }
+
+    /// A checkpoint record with this note's text, its other fields as an honest writer fills them.
+    public TestLog checkpoint(String note) {
+        Checkpoint head = state.checkpoint();
+        checkpoints.add(wire(new CheckpointRecord(head.origin(), state.origin().partition(), head.size(),
+                head.root().toHash(), note, 1_800_000_000_000L)));
+        return this;
+    }
+
+    /// Begins the next epoch with its EPOCH_START leaf.
+    public TestLog nextEpoch(Consumer<AttestationRecord> change) {
+        Checkpoint before = state.checkpoint();
+        state = TreeState.start(state.origin().nextEpoch());
+        AttestationRecord record = next();
+        record.setEvent(AuditEvent.EPOCH_START);
+        record.setInOffset(-1);
+        record.setPreviousLog(new PreviousLog(before.origin(), before.size(), before.root().toHash(), "STATE_LOST"));
+        change.accept(record);
+        return add(Leaf.of(record));
+    }
+
+    public static byte[] wire(SpecificRecord record) {
+        try {
+            java.nio.ByteBuffer body =
+                    new RawMessageEncoder<SpecificRecord>(new SpecificData(), record.getSchema()).encode(record);
+            return java.nio.ByteBuffer.allocate(5 + body.remaining()).put((byte) 0).putInt(12).put(body).array();
+        } catch (java.io.IOException e) {
+            throw new java.io.UncheckedIOException(e);
+        }
+    }
+
+    /// A verifier that has been given everything, checkpoints first.
+    public LogVerifier verifier(NoteVerifier... keys) {
+        LogVerifier verifier = new LogVerifier(TOPIC, List.of(keys), null);
+        feed(verifier);
+        return verifier;
+    }
+
+    public void feed(LogVerifier verifier) {
+        for (int i = 0; i < checkpoints.size(); i++) {
+            verifier.checkpoint(new Place("millrace.checkpoints", state.origin().partition(), i), checkpoints.get(i));
+        }
+        for (int i = 0; i < leaves.size(); i++) {
+            // Offsets have gaps, as transaction markers make them.
+            verifier.leaf(state.origin().partition(), 2L * i, leaves.get(i));
+        }
+    }
+
+    public Verdict verdict() {
+        return verifier(KEY.verifier()).verdict();
+    }
+
+    static Schemas[] schemas() {
+        return Schemas.values();
+    }
+}

@@ -1,0 +1,5 @@
+/// Tests of what is claimed.
+@NullMarked
+package millrace.integrity;
+
+import org.jspecify.annotations.NullMarked;
