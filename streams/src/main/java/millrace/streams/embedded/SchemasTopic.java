@@ -1,0 +1,146 @@
+package millrace.streams.embedded;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import millrace.streams.registry.server.RegistryStore;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+import org.jspecify.annotations.Nullable;
+
+/// The compacted topic `_schemas` with one partition: every change of a registry, in order.
+final class SchemasTopic implements RegistryStore, AutoCloseable {
+    static final String NAME = "_schemas";
+    private static final TopicPartition PARTITION = new TopicPartition(NAME, 0);
+    private static final long TIMEOUT_MS = 15_000;
+
+    private final String bootstrap;
+    private @Nullable KafkaProducer<String, String> producer;
+    private boolean closed;
+
+    SchemasTopic(String bootstrap) {
+        this.bootstrap = bootstrap;
+    }
+
+    /// Takes one record of the topic; the value is null where a key was deleted.
+    interface Reader {
+        void record(String key, @Nullable String value);
+    }
+
+    /// Creates the topic unless it is there, reads it from its beginning to its present end, and returns the id of
+    /// the cluster.
+    String open(Reader reader) {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "client.id", "embedded-registry");
+        try (Admin admin = Admin.create(settings)) {
+            var clusterId = admin.describeCluster().clusterId();
+            boolean created = create(admin);
+            if (!created) {
+                read(reader);
+            }
+            return clusterId.get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException | TimeoutException | KafkaException e) {
+            throw storeFailed("read", e instanceof ExecutionException && e.getCause() != null ? e.getCause() : e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw storeFailed("read", e);
+        }
+    }
+
+    private static boolean create(Admin admin) throws InterruptedException, ExecutionException, TimeoutException {
+        NewTopic topic = new NewTopic(NAME, 1, (short) 1).configs(Map.of("cleanup.policy", "compact"));
+        try {
+            admin.createTopics(List.of(topic)).all().get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+            return true;
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof TopicExistsException) {
+                return false;
+            }
+            throw e;
+        }
+    }
+
+    private void read(Reader reader) {
+        Map<String, Object> settings = Map.of(
+                "bootstrap.servers", bootstrap,
+                "client.id", "embedded-registry-reader",
+                "enable.auto.commit", false,
+                "auto.offset.reset", "earliest",
+                "isolation.level", "read_committed",
+                // Closing waits for the fetch that is under way, and at the end of the topic nothing comes.
+                "fetch.max.wait.ms", 10,
+                "default.api.timeout.ms", (int) TIMEOUT_MS);
+        try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
+            consumer.assign(List.of(PARTITION));
+            long end = consumer.endOffsets(List.of(PARTITION)).get(PARTITION);
+            long deadline = System.nanoTime() + Duration.ofMillis(TIMEOUT_MS).toNanos();
+            while (consumer.position(PARTITION) < end) {
+                for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
+                    if (record.key() != null) {
+                        reader.record(record.key(), record.value());
+                    }
+                }
+                if (System.nanoTime() > deadline) {
+                    throw storeFailed("read", new TimeoutException("not at the end after " + TIMEOUT_MS + " ms"));
+                }
+            }
+        }
+    }
+
+    @Override
+    public void append(String key, @Nullable String value) {
+        try {
+            producer().send(new ProducerRecord<>(NAME, 0, key, value)).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+        } catch (ExecutionException | TimeoutException | KafkaException e) {
+            throw storeFailed("write", e instanceof ExecutionException && e.getCause() != null ? e.getCause() : e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw storeFailed("write", e);
+        }
+    }
+
+    // Built at the first write: a restart with all schemas in place never needs it.
+    private synchronized KafkaProducer<String, String> producer() {
+        if (closed) {
+            throw storeFailed("write", new IllegalStateException("the registry is closed"));
+        }
+        if (producer == null) {
+            Map<String, Object> settings = new HashMap<>();
+            settings.put("bootstrap.servers", bootstrap);
+            settings.put("client.id", "embedded-registry");
+            settings.put("acks", "all");
+            settings.put("enable.idempotence", true);
+            settings.put("linger.ms", 0);
+            settings.put("delivery.timeout.ms", (int) TIMEOUT_MS - 1_000);
+            settings.put("request.timeout.ms", 5_000);
+            settings.put("max.block.ms", 10_000);
+            producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
+        }
+        return producer;
+    }
+
+    private EmbeddedException storeFailed(String verb, Throwable cause) {
+        return new EmbeddedException("EMBEDDED_STORE", "embedded registry: cannot %s topic %s on %s: %s; is the broker up?"
+                .formatted(verb, NAME, bootstrap, cause), cause);
+    }
+
+    @Override
+    public synchronized void close() {
+        closed = true;
+        if (producer != null) {
+            producer.close(Duration.ofSeconds(2));
+        }
+    }
+}
