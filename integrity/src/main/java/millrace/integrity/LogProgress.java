@@ -26,7 +26,7 @@ final class LogProgress {
     private Digest lastLeaf = Digest.ZERO;
     private long skipped; // leaves before the first that was seen
     private boolean predecessorMissing;
-    private long signedSize;
+    private long checkpointed;
     private @Nullable Head late;
 
     /// A checkpoint's claim.
@@ -108,7 +108,7 @@ final class LogProgress {
                 throw new Violation(new Refuted("LOG_ROOT", "checkpoint of size %d of log %s: root"
                         .formatted(head.size, origin), then.root().hex(), head.root.hex(), head.place));
             }
-            signedSize = Math.max(signedSize, head.size);
+            checkpointed = Math.max(checkpointed, head.size);
             agreed.put(head.size, head);
             agreed.headMap(size() - LogVerifier.RECENT).clear();
         }
@@ -138,13 +138,13 @@ final class LogProgress {
             open.add(new Undecided("CHECKPOINT_LATE",
                     "log %s: the checkpoint at %s came more than %d leaves after its last leaf; verify once more"
                             .formatted(origin, late.place, LogVerifier.RECENT)));
-        } else if (!unsigned && signedSize == 0 && size() > 0) {
+        } else if (!unsigned && checkpointed == 0 && size() > 0) {
             open.add(new Undecided("CHECKPOINT_MISSING",
                     "log %s: none of its %d leaves is covered by a signed checkpoint".formatted(origin, size())));
         }
     }
 
     LogStatus status() {
-        return new LogStatus(origin, size(), root(), signedSize);
+        return new LogStatus(origin, size(), root(), checkpointed);
     }
 }

@@ -54,8 +54,8 @@ public final class LogVerifier {
     ///
     /// @param size leaves that were verified
     /// @param root of the tree over them; null if the log's beginning is missing
-    /// @param signedSize size of the largest checkpoint that agreed; 0 if there was none
-    public record LogStatus(Origin origin, long size, @Nullable Digest root, long signedSize) {}
+    /// @param checkpointed size of the largest checkpoint that agreed; 0 if there was none
+    public record LogStatus(Origin origin, long size, @Nullable Digest root, long checkpointed) {}
 
     /// @param topic the audit topic's name, as the origins state it
     /// @param keys of the log; empty to leave signatures unchecked
@@ -159,6 +159,11 @@ public final class LogVerifier {
     /// @param place the record that carries it
     /// @return whether nothing is violated so far
     public boolean checkpoint(Place place, byte @Nullable [] value) {
+        return checkpoint(place, value, null);
+    }
+
+    /// Takes a checkpoint, and passes it over if it is of another partition than the given one.
+    public boolean checkpoint(Place place, byte @Nullable [] value, @Nullable Integer onlyPartition) {
         if (violation != null) {
             return false;
         }
@@ -171,6 +176,9 @@ public final class LogVerifier {
             Checkpoint checkpoint = Checkpoint.parse(note.text());
             Origin origin = originOf(checkpoint);
             checkRecord(record, checkpoint, origin);
+            if (onlyPartition != null && origin.partition() != onlyPartition) {
+                return true;
+            }
             LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys.isEmpty()));
             log.add(checkpoint.size(), checkpoint.root(), place);
             checkpoints++;

@@ -1,0 +1,253 @@
+package millrace.integrity;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.function.IntFunction;
+import java.util.stream.Stream;
+import millrace.integrity.LogVerifier.Violation;
+import millrace.integrity.Verdict.Place;
+import millrace.integrity.Verdict.Refuted;
+import millrace.integrity.Verdict.Undecided;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.AuditEvent;
+import millrace.schemas.Completion;
+import millrace.schemas.Schemas;
+import org.apache.avro.Schema;
+import org.jspecify.annotations.Nullable;
+
+/// Joins completions with the leaves that attest them, in whatever order they come: each completion has exactly one
+/// leaf, at the position that it states and with the hash that it states, and the other way round; and what the leaf
+/// says of it and commits to is what it says. Pure. Not for use by two threads at once.
+///
+/// Keeps a few hundred bytes per completion or leaf whose other half has not come yet; no text.
+///
+/// Codes: `RECON_UNDECODABLE`, `RECON_POSITION`, `RECON_DUPLICATE`, `RECON_LEAF_HASH`, `RECON_DIFFERS`,
+/// `RECON_COMMITMENT`, and from [#verdict()] `RECON_LEAF_MISSING`, `RECON_COMPLETION_MISSING`.
+public final class CompletionMatcher {
+    private final String completionsTopic;
+    private final WireReader<Completion> reader;
+    private final Map<String, Log> logs = new TreeMap<>();
+    private @Nullable Refuted violation;
+    private int round;
+    private long completions;
+    private long matched;
+
+    /// One log's halves that still wait, by seq, and all that were ever seen.
+    private static final class Log {
+        final Map<Long, Stated> completions = new HashMap<>();
+        final Map<Long, Attested> leaves = new HashMap<>();
+        final OffsetSet answered = new OffsetSet();
+
+        Stream<Map.Entry<Long, Stated>> waitingCompletions() {
+            return completions.entrySet().stream().filter(entry -> entry.getValue().round == 0);
+        }
+
+        Stream<Map.Entry<Long, Attested>> waitingLeaves() {
+            return leaves.entrySet().stream().filter(entry -> entry.getValue().round == 0);
+        }
+    }
+
+    /// What a leaf and a completion both say.
+    private record Facts(
+            String requestId, String modelDigest, String finish, int promptTokens, int completionTokens, long seed,
+            String errorCode) {}
+
+    /// What a completion says, with its content reduced to commitments.
+    private record Stated(
+            Facts facts, Digest leaf, Digest textCommit, @Nullable Digest idsCommit, Place place, int round) {}
+
+    private record Attested(
+            Facts facts, Digest leaf, Digest textCommit, Digest idsCommit, int outPartition, Place place, int round) {}
+
+    /// @param completionsTopic leaves that name another topic are answered there and are not expected here
+    /// @param resolver see [WireReader]
+    public CompletionMatcher(String completionsTopic, @Nullable IntFunction<Schema> resolver) {
+        this.completionsTopic = completionsTopic;
+        this.reader = new WireReader<>(Schemas.COMPLETION, resolver);
+    }
+
+    /// Takes a completion.
+    ///
+    /// @param onlyPartition of the audit topic, all other completions are passed over; null takes all
+    /// @return whether nothing is violated so far
+    public boolean completion(Place place, byte @Nullable [] value, @Nullable Integer onlyPartition) {
+        if (violation != null) {
+            return false;
+        }
+        try {
+            Completion record = reader.read(value).record();
+            if (onlyPartition != null && record.getAudit().getPartition() != onlyPartition) {
+                return true;
+            }
+            completions++;
+            take(record, place);
+        } catch (Violation e) {
+            violation = e.refuted.at() == null ? e.refuted.at(place) : e.refuted;
+        } catch (IntegrityException e) {
+            violation = new Refuted("RECON_UNDECODABLE", "completion", "a readable completion", e.getMessage(), place);
+        }
+        return violation == null;
+    }
+
+    private void take(Completion record, Place place) {
+        String name = record.getAudit().getOrigin();
+        Origin origin = Origin.parse(name);
+        long seq = record.getAudit().getSeq();
+        LogVerifier.require(origin.partition() == record.getAudit().getPartition() && seq >= 0, "RECON_POSITION",
+                "completion: position in the audit log", "seq of at least 0 in partition " + origin.partition(),
+                "seq %d in partition %d".formatted(seq, record.getAudit().getPartition()));
+        Log log = logs.computeIfAbsent(name, key -> new Log());
+        LogVerifier.require(log.answered.add(seq), "RECON_DUPLICATE",
+                "completion of leaf %d of log %s".formatted(seq, name), "one", "a second");
+        Stated stated = stated(record, place);
+        Attested leaf = log.leaves.remove(seq);
+        if (leaf == null) {
+            log.completions.put(seq, stated);
+        } else {
+            compare(leaf, stated);
+        }
+    }
+
+    private Stated stated(Completion record, Place place) {
+        byte[] salt = new byte[record.getSalt().remaining()];
+        record.getSalt().duplicate().get(salt);
+        LogVerifier.require(salt.length == Commitment.SALT_BYTES, "RECON_COMMITMENT", "completion: salt", "32 bytes",
+                salt.length + " bytes");
+        String error = record.getErrorCode() == null ? "" : record.getErrorCode();
+        Facts facts = new Facts(record.getRequestId(), record.getModelDigest(), record.getFinishReason().toString(),
+                record.getUsage().getPromptTokens(), record.getUsage().getCompletionTokens(), record.getSeed(), error);
+        return new Stated(facts, Digest.of(record.getAudit().getLeaf()), Commitment.completion(salt, record.getText()),
+                record.getTokenIds() == null ? null : Commitment.tokenIds(salt, record.getTokenIds()), place,
+                round);
+    }
+
+    /// Takes a leaf that [LogVerifier] passed.
+    ///
+    /// @return whether nothing is violated so far
+    public boolean leaf(LogVerifier.Checked checked) {
+        if (violation != null) {
+            return false;
+        }
+        AttestationRecord record = checked.record();
+        try {
+            take(record, checked);
+        } catch (Violation e) {
+            violation = e.refuted.at() == null ? e.refuted.at(checked.place()) : e.refuted;
+        }
+        return violation == null;
+    }
+
+    private void take(AttestationRecord record, LogVerifier.Checked checked) {
+        Log log = logs.computeIfAbsent(record.getLogOrigin(), key -> new Log());
+        boolean answers = record.getEvent() == AuditEvent.INFERENCE || record.getEvent() == AuditEvent.REFUSED;
+        Stated stated = log.completions.remove(record.getSeq());
+        if (!answers || !record.getOutTopic().equals(completionsTopic)) {
+            if (stated != null) {
+                throw new Violation(new Refuted("RECON_POSITION",
+                        "completion: leaf %d of log %s".formatted(record.getSeq(), record.getLogOrigin()),
+                        "INFERENCE or REFUSED for " + completionsTopic,
+                        "%s for %s".formatted(record.getEvent(), Shown.text(record.getOutTopic())), stated.place));
+            }
+            return;
+        }
+        Attested leaf = new Attested(
+                new Facts(record.getRequestId(), "sha256:" + Digest.of(record.getModelDigest()).hex(),
+                        record.getFinish().toString(), record.getPromptTokens(), record.getCompletionTokens(),
+                        record.getSeed(), record.getErrorCode()),
+                checked.hash(), Digest.of(record.getCompletionCommit()), Digest.of(record.getTokenIdsCommit()),
+                record.getOutPartition(), checked.place(), round);
+        if (stated == null) {
+            log.leaves.put(record.getSeq(), leaf);
+        } else {
+            compare(leaf, stated);
+        }
+    }
+
+    private void compare(Attested leaf, Stated stated) {
+        check(stated.leaf.equals(leaf.leaf), "RECON_LEAF_HASH", "completion: hash of " + leaf.place, leaf.leaf,
+                stated.leaf, stated.place);
+        check(stated.facts.equals(leaf.facts), "RECON_DIFFERS", "completion: what " + leaf.place + " says of it",
+                shown(leaf.facts), shown(stated.facts), stated.place);
+        check(leaf.outPartition < 0 || leaf.outPartition == stated.place.partition(), "RECON_DIFFERS",
+                "completion: partition that " + leaf.place + " names", leaf.outPartition, stated.place.partition(),
+                stated.place);
+        check(stated.textCommit.equals(leaf.textCommit), "RECON_COMMITMENT",
+                "completion: text, as " + leaf.place + " commits to it", leaf.textCommit, stated.textCommit,
+                stated.place);
+        check(stated.idsCommit == null || stated.idsCommit.equals(leaf.idsCommit), "RECON_COMMITMENT",
+                "completion: token ids, as " + leaf.place + " commits to them", leaf.idsCommit,
+                String.valueOf(stated.idsCommit), stated.place);
+        matched++;
+    }
+
+    private static String shown(Facts facts) {
+        return Shown.text(facts.requestId) + " " + facts.modelDigest + " " + facts.finish + " " + facts.promptTokens
+                + "+" + facts.completionTokens + " tokens, seed " + facts.seed
+                + (facts.errorCode.isEmpty() ? "" : ", error " + Shown.text(facts.errorCode));
+    }
+
+    private static void check(boolean condition, String code, String what, Object expected, Object got, Place place) {
+        if (!condition) {
+            throw new Violation(new Refuted(code, what, expected.toString(), got.toString(), place));
+        }
+    }
+
+    public @Nullable Refuted violation() {
+        return violation;
+    }
+
+    /// Says that what comes from now on only serves to match what came before: in a live topic there is always a
+    /// newest record whose other half cannot be there yet, and it is not asked for.
+    public void startSettling() {
+        round = 1;
+    }
+
+    /// Completions and leaves from before settling whose other half has not come.
+    public long waiting() {
+        return logs.values().stream().mapToLong(log -> log.waitingCompletions().count() + log.waitingLeaves().count())
+                .sum();
+    }
+
+    /// The verdict over what came before settling, once nothing more will come.
+    ///
+    /// @param whole whether the completions topic still holds its oldest records; if not, a leaf without a completion
+    ///     tells nothing
+    public Verdict verdict(boolean whole) {
+        if (violation != null) {
+            return violation;
+        }
+        for (Map.Entry<String, Log> entry : logs.entrySet()) {
+            Map.Entry<Long, Stated> completion =
+                    entry.getValue().waitingCompletions().min(Map.Entry.comparingByKey()).orElse(null);
+            if (completion != null) {
+                return new Refuted("RECON_LEAF_MISSING", "completion: leaf %d of log %s"
+                        .formatted(completion.getKey(), entry.getKey()), completion.getValue().leaf.hex(),
+                        "no leaf there", completion.getValue().place);
+            }
+            Map.Entry<Long, Attested> first =
+                    entry.getValue().waitingLeaves().min(Map.Entry.comparingByKey()).orElse(null);
+            if (first != null) {
+                Attested leaf = first.getValue();
+                if (!whole) {
+                    return new Undecided("RECON_COMPLETION_MISSING",
+                            "%d leaves have no completion, the first at %s; the oldest completions were deleted"
+                                    .formatted(waiting(), leaf.place));
+                }
+                return new Refuted("RECON_COMPLETION_MISSING", "leaf %d of log %s"
+                        .formatted(first.getKey(), entry.getKey()), "a completion of request "
+                        + Shown.text(leaf.facts.requestId), "none in " + completionsTopic, leaf.place);
+            }
+        }
+        return Verdict.VERIFIED;
+    }
+
+    public long completions() {
+        return completions;
+    }
+
+    /// Completions that were found to agree with their leaf.
+    public long matched() {
+        return matched;
+    }
+}

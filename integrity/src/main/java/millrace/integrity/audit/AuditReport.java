@@ -1,0 +1,173 @@
+package millrace.integrity.audit;
+
+import java.util.List;
+import java.util.Locale;
+import millrace.integrity.LogVerifier.LogStatus;
+import millrace.integrity.Verdict;
+import millrace.integrity.Verdict.Refuted;
+import millrace.integrity.Verdict.Undecided;
+import millrace.integrity.Verdict.Verified;
+import org.jspecify.annotations.Nullable;
+
+/// What an audit found.
+///
+/// @param leaves that were verified
+/// @param checkpoints that were verified
+/// @param completions that were read; those of other partitions do not count
+/// @param matched completions that agree with their leaf
+/// @param partitions of the audit topic that were read
+/// @param tailLeaves leaves after the last checkpoint of their log: chained, but under no checkpoint yet
+/// @param signaturesChecked whether a key was given
+/// @param completionsChecked whether a completions topic was given
+/// @param logs every log with its size and root
+/// @param seconds wall time
+public record AuditReport(
+        Verdict verdict,
+        long leaves,
+        long checkpoints,
+        long completions,
+        long matched,
+        int partitions,
+        long tailLeaves,
+        boolean signaturesChecked,
+        boolean completionsChecked,
+        List<LogStatus> logs,
+        double seconds) {
+
+    public AuditReport {
+        logs = List.copyOf(logs);
+    }
+
+    /// The violation that was found first; null if there is none.
+    public @Nullable Refuted firstViolation() {
+        return verdict instanceof Refuted refuted ? refuted : null;
+    }
+
+    /// `ok`, `violated` or `undecided`.
+    public String word() {
+        return switch (verdict) {
+            case Verified verified -> "ok";
+            case Refuted refuted -> "violated";
+            case Undecided undecided -> "undecided";
+        };
+    }
+
+    /// 0 ok, 1 violated, 2 undecided.
+    public int exitCode() {
+        return switch (verdict) {
+            case Verified verified -> 0;
+            case Refuted refuted -> 1;
+            case Undecided undecided -> 2;
+        };
+    }
+
+    /// A few lines for people.
+    public String text() {
+        StringBuilder out = new StringBuilder();
+        out.append(line("%d leaves in %d logs of %d partitions: sequence, chain and hashes checked",
+                leaves, logs.size(), partitions));
+        out.append(line("%d checkpoints: roots checked, signatures %s", checkpoints,
+                signaturesChecked ? "checked" : "NOT checked (no key given)"));
+        if (completionsChecked) {
+            out.append(line("%d completions read, %d agree with their leaf and open its commitments",
+                    completions, matched));
+        } else {
+            out.append(line("completions NOT checked (no topic given)"));
+        }
+        if (tailLeaves > 0) {
+            out.append(line("%d leaves are newer than the last checkpoint", tailLeaves));
+        }
+        switch (verdict) {
+            case Verified verified -> out.append(line("verdict: ok (%.1f s)", seconds));
+            case Refuted refuted -> out.append(line("verdict: VIOLATED (%.1f s)", seconds)).append("  ").append(refuted)
+                    .append('\n');
+            case Undecided undecided -> out.append(line("verdict: undecided (%.1f s)", seconds)).append("  ")
+                    .append(undecided).append('\n');
+        }
+        return out.toString();
+    }
+
+    private static String line(String format, Object... values) {
+        return format.formatted(values) + "\n";
+    }
+
+    /// One JSON object on one line.
+    public String json() {
+        StringBuilder out = new StringBuilder("{");
+        field(out, "verdict", word());
+        field(out, "leaves", leaves);
+        field(out, "checkpoints", checkpoints);
+        field(out, "completions", completions);
+        field(out, "matched", matched);
+        field(out, "partitions", partitions);
+        field(out, "tail_leaves", tailLeaves);
+        field(out, "signatures_checked", signaturesChecked);
+        field(out, "completions_checked", completionsChecked);
+        out.append("\"logs\":[");
+        for (int i = 0; i < logs.size(); i++) {
+            LogStatus log = logs.get(i);
+            out.append(i == 0 ? "{" : ",{");
+            field(out, "origin", log.origin().text());
+            field(out, "size", log.size());
+            field(out, "checkpointed", log.checkpointed());
+            field(out, "root", log.root() == null ? null : log.root().hex());
+            close(out);
+        }
+        out.append("],");
+        switch (verdict) {
+            case Verified verified -> { }
+            case Undecided undecided -> {
+                field(out, "code", undecided.code());
+                field(out, "why", undecided.why());
+            }
+            case Refuted refuted -> violation(out, refuted);
+        }
+        out.append("\"seconds\":").append(String.format(Locale.ROOT, "%.3f", seconds));
+        return out.append('}').toString();
+    }
+
+    private static void violation(StringBuilder out, Refuted refuted) {
+        out.append("\"violation\":{");
+        field(out, "code", refuted.code());
+        field(out, "what", refuted.what());
+        field(out, "expected", refuted.expected());
+        field(out, "got", refuted.got());
+        Verdict.Place at = refuted.at();
+        if (at != null) {
+            field(out, "topic", at.topic());
+            field(out, "partition", at.partition());
+            field(out, "offset", at.offset());
+        }
+        close(out);
+        out.append(',');
+    }
+
+    private static void field(StringBuilder out, String name, @Nullable Object value) {
+        out.append('"').append(name).append("\":");
+        if (value instanceof String text) {
+            quote(out, text);
+        } else {
+            out.append(value);
+        }
+        out.append(',');
+    }
+
+    private static void close(StringBuilder out) {
+        out.setCharAt(out.length() - 1, '}');
+    }
+
+    private static void quote(StringBuilder out, String text) {
+        out.append('"');
+        for (int i = 0; i < text.length(); i++) {
+            char c = text.charAt(i);
+            if (c == '"' || c == '\\') {
+                out.append('\\').append(c);
+            } else if (c < 0x20 || c == 0x7F || Character.isSurrogate(c)) {
+                out.append("\\u%04x".formatted((int) c));
+            } else {
+                out.append(c);
+            }
+        }
+        out.append('"');
+    }
+}

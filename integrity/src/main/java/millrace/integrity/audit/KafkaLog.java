@@ -1,0 +1,130 @@
+package millrace.integrity.audit;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Predicate;
+import millrace.integrity.IntegrityException;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.PartitionInfo;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.jspecify.annotations.Nullable;
+
+/// Reads one topic as it was committed, from its oldest record up to the ends that were taken last. Joins no group and
+/// commits nothing. Not for use by two threads at once.
+final class KafkaLog implements AutoCloseable {
+    private static final Duration POLL = Duration.ofMillis(200);
+
+    private final String topic;
+    private final Duration stall;
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final List<TopicPartition> partitions;
+    private final Map<TopicPartition, Long> beginnings;
+    private Map<TopicPartition, Long> ends = Map.of();
+
+    /// @param only the only partition to read; null for all
+    /// @throws IntegrityException code `AUDIT_TOPIC_MISSING` if there is no such topic or partition
+    KafkaLog(Map<String, Object> client, String topic, @Nullable Integer only, Duration stall) {
+        this.topic = topic;
+        this.stall = stall;
+        Map<String, Object> properties = new HashMap<>(client);
+        properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+        properties.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
+        properties.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
+        properties.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
+        properties.remove(ConsumerConfig.GROUP_ID_CONFIG);
+        properties.remove(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG);
+        consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        try {
+            partitions = partitions(only);
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            beginnings = consumer.beginningOffsets(partitions);
+        } catch (RuntimeException e) {
+            consumer.close();
+            throw e;
+        }
+    }
+
+    private List<TopicPartition> partitions(@Nullable Integer only) {
+        List<PartitionInfo> known = consumer.partitionsFor(topic);
+        List<TopicPartition> found = known == null ? List.of() : known.stream()
+                .map(info -> new TopicPartition(topic, info.partition()))
+                .filter(partition -> only == null || partition.partition() == only)
+                .sorted((a, b) -> Integer.compare(a.partition(), b.partition()))
+                .toList();
+        if (found.isEmpty()) {
+            throw new IntegrityException("AUDIT_TOPIC_MISSING",
+                    "topic %s%s: expected it to exist; check the cluster's address and the name"
+                            .formatted(topic, only == null ? "" : ", partition " + only));
+        }
+        return found;
+    }
+
+    int partitionCount() {
+        return partitions.size();
+    }
+
+    /// Partitions whose oldest records are gone.
+    List<Integer> truncated() {
+        return partitions.stream().filter(p -> beginnings.get(p) > 0).map(TopicPartition::partition).toList();
+    }
+
+    /// Takes the ends of what is committed now.
+    void takeEnds() {
+        ends = consumer.endOffsets(partitions);
+    }
+
+    /// Hands over every record before the ends, per partition in order of offset.
+    ///
+    /// @param sink returns false to stop
+    /// @return false if the sink stopped it
+    /// @throws IntegrityException code `AUDIT_READ_STALLED` if the broker sends nothing for too long
+    boolean read(Predicate<ConsumerRecord<byte[], byte[]>> sink) {
+        long progress = System.nanoTime();
+        while (true) {
+            List<TopicPartition> open = partitions.stream().filter(p -> consumer.position(p) < ends.get(p)).toList();
+            if (open.isEmpty()) {
+                return true;
+            }
+            consumer.pause(partitions.stream().filter(p -> !open.contains(p)).toList());
+            consumer.resume(open);
+            long before = positions(open);
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                if (record.offset() < ends.get(new TopicPartition(topic, record.partition())) && !sink.test(record)) {
+                    return false;
+                }
+            }
+            rewind();
+            if (positions(open) > before) {
+                progress = System.nanoTime();
+            } else if (System.nanoTime() - progress > stall.toNanos()) {
+                throw new IntegrityException("AUDIT_READ_STALLED",
+                        "topic %s: expected records of %s, got none for %d s; check the brokers and the right to read"
+                                .formatted(topic, open, stall.toSeconds()));
+            }
+        }
+    }
+
+    /// Goes back to the end where a batch reached past it, so that those records come once the end has moved.
+    private void rewind() {
+        for (TopicPartition partition : partitions) {
+            if (consumer.position(partition) > ends.get(partition)) {
+                consumer.seek(partition, ends.get(partition));
+            }
+        }
+    }
+
+    private long positions(List<TopicPartition> open) {
+        return open.stream().mapToLong(consumer::position).sum();
+    }
+
+    @Override
+    public void close() {
+        consumer.close();
+    }
+}
