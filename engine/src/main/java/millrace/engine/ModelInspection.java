@@ -1,0 +1,215 @@
+package millrace.engine;
+
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import millrace.engine.kernel.CacheShape;
+import millrace.engine.kv.KvLayout;
+import millrace.engine.model.MlaConfig;
+import millrace.engine.model.ModelConfig;
+import millrace.engine.model.MoeConfig;
+import millrace.engine.model.TensorExpectation;
+import millrace.engine.tokenizer.Tokenizer;
+import millrace.engine.weights.ModelFiles;
+import org.jspecify.annotations.Nullable;
+
+/// What a checkpoint is, found by checking all of its files and computing nothing.
+///
+/// @param name last part of the directory
+/// @param parameters of the tensors that the model uses
+/// @param activeParameters those that one token passes through: of the routed experts only the chosen ones
+/// @param parametersByPart parts in the order of the computation, empty ones left out
+/// @param bytesByDtype over all stored tensors, skipped ones included
+/// @param tensorsSkipped stored tensors that the model does not need, for example draft layers
+/// @param specialTokens name to id of all added tokens, in order of id
+/// @param stopTokenIds ids that end a completion, ascending
+public record ModelInspection(
+        String name,
+        String architecture,
+        String family,
+        int layers,
+        long parameters,
+        long activeParameters,
+        Map<String, Long> parametersByPart,
+        Map<String, Long> bytesByDtype,
+        int tensorsSkipped,
+        int vocabSize,
+        int maxContext,
+        List<KvCost> kv,
+        String tokenizer,
+        int tokenizerVocabSize,
+        String tokenizerDigest,
+        String chatFormat,
+        Map<String, Integer> specialTokens,
+        List<Integer> stopTokenIds,
+        String digest,
+        List<ModelCard.FileDigest> files) {
+    private static final List<String> PARTS = List.of(
+            "embedding", "attention", "dense feed-forward", "router", "routed experts", "shared experts", "norms",
+            "output head");
+
+    public ModelInspection {
+        // Copies that keep the order.
+        parametersByPart = Collections.unmodifiableMap(new LinkedHashMap<>(parametersByPart));
+        bytesByDtype = Collections.unmodifiableMap(new LinkedHashMap<>(bytesByDtype));
+        specialTokens = Collections.unmodifiableMap(new LinkedHashMap<>(specialTokens));
+        kv = List.copyOf(kv);
+        stopTokenIds = List.copyOf(stopTokenIds);
+        files = List.copyOf(files);
+    }
+
+    /// What a KV format costs.
+    ///
+    /// @param bytesPerToken padding and scales included
+    /// @param pageBytes of a page, the unit in which the cache is handed out
+    public record KvCost(String format, long bytesPerToken, long pageBytes) {
+        /// Tokens of the whole pages that fit so many bytes.
+        public long tokensIn(long budgetBytes) {
+            return budgetBytes / pageBytes * CacheShape.TOKENS;
+        }
+    }
+
+    /// Opens, checks and hashes a model directory.
+    ///
+    /// @param chatFormat id of a chat format, or null to detect it
+    /// @throws InvalidModelException for everything that would stop a start
+    public static ModelInspection of(Path directory, @Nullable String chatFormat) {
+        try (ModelFiles files = ModelFiles.open(directory)) {
+            ModelConfig config = ModelConfig.read(files);
+            TensorExpectation.check(config, files);
+            TextCodec codec = TextCodec.read(files, chatFormat);
+            Tokenizer tokenizer = codec.tokenizer();
+            Map<String, Long> parts = parametersByPart(config);
+            return new ModelInspection(
+                    name(directory),
+                    config.architecture(),
+                    config.family().name().toLowerCase(java.util.Locale.ROOT),
+                    config.numHiddenLayers(),
+                    parameters(config),
+                    activeParameters(config, parts),
+                    parts,
+                    bytesByDtype(files),
+                    files.tensorNames().size() - used(config, files),
+                    config.vocabSize(),
+                    config.maxPositionEmbeddings(),
+                    kvCosts(config),
+                    tokenizer.kind(),
+                    tokenizer.vocabSize(),
+                    tokenizer.digest(),
+                    codec.chatFormat(),
+                    byId(tokenizer.addedTokens()),
+                    stopTokenIds(config, tokenizer),
+                    files.modelDigest(),
+                    files.digests());
+        }
+    }
+
+    static String name(Path directory) {
+        Path name = directory.toAbsolutePath().normalize().getFileName();
+        return name == null ? directory.toString() : name.toString();
+    }
+
+    static long parameters(ModelConfig config) {
+        return TensorExpectation.of(config).stream()
+                .mapToLong(ModelInspection::elements)
+                .sum();
+    }
+
+    /// The union of what the configuration files and the tokenizer call an end, ascending.
+    static List<Integer> stopTokenIds(ModelConfig config, Tokenizer tokenizer) {
+        TreeSet<Integer> ids = new TreeSet<>(config.eosTokenIds());
+        ids.addAll(tokenizer.eosTokenIds());
+        return List.copyOf(ids);
+    }
+
+    static KvLayout kvLayout(ModelConfig config, KvFormat format) {
+        MlaConfig mla = config.mla();
+        return mla == null
+                ? KvLayout.grouped(format, config.numHiddenLayers(), config.numKeyValueHeads(), config.headDim())
+                : KvLayout.latent(format, config.numHiddenLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
+    }
+
+    private static List<KvCost> kvCosts(ModelConfig config) {
+        List<KvCost> costs = new ArrayList<>();
+        for (KvFormat format : KvFormat.values()) {
+            KvLayout layout = kvLayout(config, format);
+            costs.add(new KvCost(format.id(), layout.bytesPerToken(), layout.pageBytes()));
+        }
+        return costs;
+    }
+
+    private static Map<String, Long> parametersByPart(ModelConfig config) {
+        Map<String, Long> sums = new LinkedHashMap<>();
+        PARTS.forEach(part -> sums.put(part, 0L));
+        for (TensorExpectation tensor : TensorExpectation.of(config)) {
+            sums.merge(part(tensor.name(), config), elements(tensor), Long::sum);
+        }
+        sums.values().removeIf(sum -> sum == 0);
+        return sums;
+    }
+
+    private static String part(String name, ModelConfig config) {
+        if (name.endsWith("embed_tokens.weight")) {
+            return "embedding";
+        }
+        if (name.equals(config.lmHeadName())) {
+            return "output head";
+        }
+        if (name.contains("norm")) {
+            return "norms";
+        }
+        if (name.contains(".self_attn.")) {
+            return "attention";
+        }
+        if (name.contains(".mlp.shared_experts.")) {
+            return "shared experts";
+        }
+        if (name.contains(".mlp.experts.")) {
+            return "routed experts";
+        }
+        return name.contains(".mlp.gate.") ? "router" : "dense feed-forward";
+    }
+
+    private static long elements(TensorExpectation tensor) {
+        return tensor.shape().stream().reduce(1L, Math::multiplyExact);
+    }
+
+    private static long activeParameters(ModelConfig config, Map<String, Long> parts) {
+        MoeConfig moe = config.moe();
+        long all = parts.values().stream().mapToLong(Long::longValue).sum();
+        if (moe == null) {
+            return all;
+        }
+        long routed = parts.getOrDefault("routed experts", 0L);
+        return all - routed + routed / moe.nRoutedExperts() * moe.numExpertsPerTok();
+    }
+
+    private static Map<String, Long> bytesByDtype(ModelFiles files) {
+        Map<String, Long> bytes = new TreeMap<>();
+        for (String name : files.tensorNames()) {
+            var tensor = files.tensor(name);
+            bytes.merge(tensor.dtype().name().toLowerCase(java.util.Locale.ROOT), tensor.data().byteSize(), Long::sum);
+        }
+        return bytes;
+    }
+
+    private static int used(ModelConfig config, ModelFiles files) {
+        return (int) TensorExpectation.of(config).stream()
+                .filter(tensor -> files.has(tensor.name()))
+                .count();
+    }
+
+    private static Map<String, Integer> byId(Map<String, Integer> tokens) {
+        Map<String, Integer> sorted = new LinkedHashMap<>();
+        tokens.entrySet().stream()
+                .sorted(Comparator.comparing(Map.Entry::getValue))
+                .forEach(entry -> sorted.put(entry.getKey(), entry.getValue()));
+        return sorted;
+    }
+}

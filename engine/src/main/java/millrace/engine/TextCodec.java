@@ -1,0 +1,66 @@
+package millrace.engine;
+
+import java.nio.file.Path;
+import java.util.List;
+import millrace.engine.tokenizer.ChatFormat;
+import millrace.engine.tokenizer.ChatFormats;
+import millrace.engine.tokenizer.Tokenizer;
+import millrace.engine.tokenizer.Tokenizers;
+import millrace.engine.weights.ModelFiles;
+import org.jspecify.annotations.Nullable;
+
+/// A checkpoint's tokenizer and chat format without its weights: text to token ids and back.
+public final class TextCodec {
+    private final Tokenizer tokenizer;
+    private final ChatFormat format;
+
+    TextCodec(Tokenizer tokenizer, ChatFormat format) {
+        this.tokenizer = tokenizer;
+        this.format = format;
+    }
+
+    /// Reads the tokenizer's files of a model directory.
+    ///
+    /// @param chatFormat id of a chat format, or null to detect it
+    public static TextCodec open(Path model, @Nullable String chatFormat) {
+        try (ModelFiles files = ModelFiles.open(model)) {
+            return read(files, chatFormat);
+        }
+    }
+
+    static TextCodec read(ModelFiles files, @Nullable String chatFormat) {
+        Tokenizer tokenizer = Tokenizers.load(files);
+        return new TextCodec(tokenizer, ChatFormats.detect(chatFormat, files, tokenizer));
+    }
+
+    /// @param specials whether text that spells a special token becomes that token
+    public int[] encode(String text, boolean specials) {
+        return tokenizer.encode(text, specials);
+    }
+
+    /// The ids' text, special tokens as their names.
+    public String decode(int[] ids) {
+        return tokenizer.decode(ids);
+    }
+
+    /// A conversation as the model sees it.
+    public Rendering render(List<ChatMessage> messages, ChatOptions options) {
+        var rendered = format.render(messages, options, tokenizer);
+        return new Rendering(rendered.text(), rendered.ids());
+    }
+
+    /// @param ids not to be changed
+    public record Rendering(String text, int[] ids) {}
+
+    public String chatFormat() {
+        return format.id();
+    }
+
+    Tokenizer tokenizer() {
+        return tokenizer;
+    }
+
+    ChatFormat format() {
+        return format;
+    }
+}
