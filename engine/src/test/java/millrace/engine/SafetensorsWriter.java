@@ -24,8 +24,10 @@ public final class SafetensorsWriter {
         var header = new StringBuilder("{");
         long offset = 0;
         for (Tensor tensor : tensors) {
+            long end = offset + tensor.data().length;
             header.append(header.length() > 1 ? "," : "")
-                    .append(entry(tensor.name(), tensor.dtype(), tensor.shape(), offset, offset += tensor.data().length));
+                    .append(entry(tensor.name(), tensor.dtype(), tensor.shape(), offset, end));
+            offset = end;
         }
         byte[] json = header.append('}').toString().getBytes(StandardCharsets.UTF_8);
         try (OutputStream out = Files.newOutputStream(file)) {

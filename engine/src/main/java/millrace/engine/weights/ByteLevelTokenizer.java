@@ -41,9 +41,12 @@ public final class ByteLevelTokenizer {
 
     private ByteLevelTokenizer() {}
 
-    /// The smallest vocabulary that holds bytes and special tokens.
-    public static int minVocab() {
-        return 256 + SPECIALS.size();
+    /// Refuses a vocabulary that has no room for bytes and special tokens.
+    static void requireVocab(int vocab) {
+        int least = 256 + SPECIALS.size();
+        if (vocab < least) {
+            throw new IllegalArgumentException("vocabulary: expected at least " + least + ", got " + vocab);
+        }
     }
 
     /// Ids of the tokens that end a turn, for config.json.
@@ -53,9 +56,7 @@ public final class ByteLevelTokenizer {
 
     /// Writes tokenizer.json, tokenizer_config.json and chat_template.jinja.
     public static void write(Path dir, int vocab) throws IOException {
-        if (vocab < minVocab()) {
-            throw new IllegalArgumentException("vocabulary: expected at least " + minVocab() + ", got " + vocab);
-        }
+        requireVocab(vocab);
         Files.write(dir.resolve(ModelFiles.TOKENIZER), JSON.writeValueAsBytes(tokenizer(vocab)));
         ObjectNode config = JSON.createObjectNode();
         config.put("tokenizer_class", "PreTrainedTokenizerFast").put("eos_token", "<|endoftext|>");

@@ -213,21 +213,7 @@ public final class ModelFiles implements AutoCloseable {
             weightFiles.put(name, SafetensorsFile.open(path, name, arena));
         }
         Map<String, String> seen = new HashMap<>();
-        weightFiles.forEach((name, file) -> file.tensors().forEach(tensor -> {
-            String other = seen.putIfAbsent(tensor.name(), name);
-            if (other != null) {
-                throw new InvalidModelException(
-                        "IDX_INCOMPLETE",
-                        INDEX + ": expected tensor " + tensor.name() + " once, got it in " + other + " and in " + name
-                                + "; restore the checkpoint");
-            }
-            String mapped = fileOfTensor.get(tensor.name());
-            if (mapped == null) {
-                LOG.log(Level.WARNING, "{0}: tensor {1} is not in the index: ignored", name, tensor.name());
-            } else if (mapped.equals(name)) {
-                tensors.put(tensor.name(), tensor);
-            }
-        }));
+        weightFiles.forEach((name, file) -> addListed(name, file, fileOfTensor, seen));
         fileOfTensor.forEach((tensor, file) -> {
             if (!tensors.containsKey(tensor)) {
                 throw new InvalidModelException(
@@ -237,6 +223,29 @@ public final class ModelFiles implements AutoCloseable {
                                 + "; restore the checkpoint");
             }
         });
+    }
+
+    private void addListed(
+            String name, SafetensorsFile file, Map<String, String> fileOfTensor, Map<String, String> seen) {
+        int unlisted = 0;
+        for (StoredTensor tensor : file.tensors()) {
+            String other = seen.putIfAbsent(tensor.name(), name);
+            if (other != null) {
+                throw new InvalidModelException(
+                        "IDX_INCOMPLETE",
+                        INDEX + ": expected tensor " + tensor.name() + " once, got it in " + other + " and in " + name
+                                + "; restore the checkpoint");
+            }
+            String mapped = fileOfTensor.get(tensor.name());
+            if (mapped == null) {
+                unlisted++;
+            } else if (mapped.equals(name)) {
+                tensors.put(tensor.name(), tensor);
+            }
+        }
+        if (unlisted > 0) {
+            LOG.log(Level.WARNING, "{0}: {1} tensors are not in the index and are ignored", name, unlisted);
+        }
     }
 
     private InvalidModelException noWeights() {

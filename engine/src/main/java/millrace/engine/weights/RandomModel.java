@@ -50,9 +50,10 @@ public final class RandomModel {
     /// @param maxShardBytes a new shard is begun rather than exceed this; one tensor may
     public static void write(Path dir, long seed, Shape shape, long maxShardBytes) throws IOException {
         if (shape.hiddenSize() % shape.numAttentionHeads() != 0) {
-            throw new IllegalArgumentException("hidden size " + shape.hiddenSize() + " is no multiple of the heads "
-                    + shape.numAttentionHeads());
+            throw new IllegalArgumentException("hidden size: expected a multiple of the heads "
+                    + shape.numAttentionHeads() + ", got " + shape.hiddenSize());
         }
+        ByteLevelTokenizer.requireVocab(shape.vocabSize());
         Files.createDirectories(dir);
         try (Stream<Path> entries = Files.list(dir)) {
             if (entries.findAny().isPresent()) {
