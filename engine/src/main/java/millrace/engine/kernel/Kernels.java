@@ -1,0 +1,82 @@
+package millrace.engine.kernel;
+
+import java.lang.foreign.Arena;
+import org.jspecify.annotations.Nullable;
+
+/// The operations that a transformer is made of, and what their bits are.
+///
+/// This is the numerical contract. Every result is defined down to the last bit by the orders given here, and no order
+/// depends on the number of rows, on the position of a row in its batch, on threads, or on the machine. Two backends
+/// that keep the contract are interchangeable. `fma(a, b, c)` rounds once; `u = 2⁻²⁴`, `γₙ = n·u / (1 − n·u)`.
+///
+/// | operation     | order of each result                                                     | error                       |
+/// |---------------|--------------------------------------------------------------------------|-----------------------------|
+/// | project       | from 0, `acc = fma(w[o][k], x[k], acc)`, k ascending; then `+ bias[o]`   | `γₙ₊₁ (Σ│w·x│ + │bias│)`    |
+/// | rmsNorm       | 16 partial sums of squares by fma, partial l takes i ≡ l mod 16          | `(γₙ/₁₆₊₅ / 2 + 3u) │y│`    |
+/// |               | ascending, pairwise tree; scale `(float) (1 / √(sum / n + ε))` in F64    |                             |
+/// |               | from there on; `(x[i] · scale) · w[i]`                                   |                             |
+/// | rotate        | `fma(x₀, cos, −(x₁ · sin))`, `fma(x₁, cos, x₀ · sin)`                    | `3u (│x₀│ + │x₁│)`          |
+/// | swiglu        | `(g / (1 + exp(−g))) · up`, exp as [ExpMath]                             | 5 ulp, or 2⁻¹²⁵             |
+/// | attention     | scores as project over the head's dimensions, `· scale`; less their      | as its parts                |
+/// |               | maximum; exp as [ExpMath]; sum in 16 partials and tree as rmsNorm; from  |                             |
+/// |               | 0, `acc = fma(e[t], v[t][d], acc)`, t ascending; `acc · (1 / sum)`       |                             |
+/// | combine       | from 0, `acc = fma(weight, y, acc)`, ascending by expert; then `+ shared`| `γₖ₊₁ Σ│weight · y│`        |
+/// | add           | one addition                                                             | `u`                         |
+///
+/// The tree over 16 partials adds partial `l + 8` to `l` for l < 8, then `l + 4` to `l` for l < 4, then 2, then 1.
+/// NaN and infinities follow IEEE 754 through the same operations; the payload of a NaN is not defined.
+///
+/// An instance is used by one thread at a time. It may use more threads inside.
+public interface Kernels extends AutoCloseable {
+    /// Repacks a matrix into memory of the arena.
+    Matrix pack(Matrix.Source source, Arena arena);
+
+    /// Copies rows of the embedding: `y[t] = table[tokens[t]]`.
+    void embed(Rows y, Matrix table, int[] tokens, int rows);
+
+    /// Runs all products of the list.
+    void project(Projections projections);
+
+    /// Norms `heads` consecutive vectors of `weight.length` in each row: `y = x / √(mean(x²) + ε) ⊙ weight`; `y` may be
+    /// `x`.
+    void rmsNorm(Rows y, Rows x, float[] weight, float eps, int rows, int heads);
+
+    /// Rotates `rotaryDim` dimensions of each of `heads` vectors of `headDim` in each row, in place.
+    ///
+    /// @param from first rotated dimension of a head
+    /// @param table `[rows][rotaryDim]`: a row's cosines, then its sines
+    /// @param interleaved whether pairs are (2i, 2i + 1), else (i, i + rotaryDim / 2)
+    void rotate(Rows x, int rows, int heads, int headDim, int from, Rows table, boolean interleaved);
+
+    /// `gate = silu(gate) ⊙ up`, `silu(z) = z · σ(z)`.
+    void swiglu(Rows gate, Rows up, int rows);
+
+    /// `x += y`.
+    void add(Rows x, Rows y, int rows);
+
+    /// Writes keys and values of every row of the batch into its page; `keys` and `values` are `[rows][heads·headDim]`.
+    ///
+    /// @param layerOffset bytes from the start of a page to the layer's first block
+    void store(CacheShape.Grouped shape, CacheBatch batch, long layerOffset, int heads, Rows keys, Rows values);
+
+    /// Writes latents and rotated keys of every row of the batch into its page.
+    void store(CacheShape.Latent shape, CacheBatch batch, long layerOffset, Rows latents, Rows ropeKeys);
+
+    /// Causal attention over the cache: `out[t][h] = softmax(scale · q[t][h] · K) V`, K and V as the cache stores them,
+    /// positions up to the row's own. `kvHeads` divides `heads`; head `h` reads KV head `h / (heads / kvHeads)`.
+    void attend(
+            CacheShape.Grouped shape, CacheBatch batch, long layerOffset, int heads, int kvHeads, float scale, Rows q, Rows out);
+
+    /// The same over latents: a query is `[rank + ropeDim]` wide and meets latent and rotated key as one vector; the
+    /// value is the latent, so `out` is `[rows][heads · rank]`.
+    void attend(CacheShape.Latent shape, CacheBatch batch, long layerOffset, int heads, float scale, Rows q, Rows out);
+
+    /// Weighted sums of expert outputs: `y[t] = Σⱼ weights[t][j] · x[slots[t][j]] + shared[t]`, j ascending.
+    ///
+    /// @param slots `[rows][perRow]` rows of `x`, in ascending order of their experts
+    void combine(Rows y, Rows x, int[] slots, float[] weights, int perRow, @Nullable Rows shared, int rows);
+
+    /// Stops the threads.
+    @Override
+    void close();
+}

@@ -1,0 +1,248 @@
+package millrace.engine.kernel.cpu;
+
+import java.util.Arrays;
+import java.util.Objects;
+import millrace.engine.kernel.CacheBatch;
+import millrace.engine.kernel.CacheShape;
+import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.TileFormat;
+import org.jspecify.annotations.Nullable;
+
+/// Attention as a task: a unit is up to [#tile] queries of one segment and KV head.
+///
+/// A query is one head of one row. Queries of a segment and KV head are numbered row by row, so that their positions
+/// ascend. A unit goes over the pages twice, first for scores, then for the weighted sums, and decodes each page once
+/// per pass for all of its queries. Between the passes stands the softmax over whole rows of scores: no running maximum,
+/// so the order of additions does not depend on where a page or a tile ends.
+final class CpuAttention implements ThreadTeam.Task {
+    private static final int PAGE = CacheShape.TOKENS;
+    private static final int GROUPED_TILE = 16;
+    // Decoding a latent costs more, and many heads share it.
+    private static final int LATENT_TILE = 32;
+
+    private final Loops loops;
+    private final Scratch[] scratch;
+    private @Nullable CacheShape shape;
+    private @Nullable CacheBatch batch;
+    private @Nullable Rows q;
+    private @Nullable Rows out;
+    private long layerOffset;
+    private int kvHeads;
+    private int group;
+    private int keyDim;
+    private int valueDim;
+    private int valueLanes;
+    private float scale;
+    private int[] firstUnit = new int[1];
+
+    CpuAttention(Loops loops, int threads) {
+        this.loops = loops;
+        scratch = new Scratch[threads];
+        for (int i = 0; i < threads; i++) {
+            scratch[i] = new Scratch();
+        }
+    }
+
+    /// Sets the next operation; returns the number of its units.
+    int prepare(
+            CacheShape cacheShape, CacheBatch cacheBatch, long offset, int heads, int kv, float factor, Rows queries, Rows result) {
+        shape = cacheShape;
+        batch = cacheBatch;
+        layerOffset = offset;
+        kvHeads = kv;
+        group = heads / kv;
+        scale = factor;
+        q = queries;
+        out = result;
+        switch (cacheShape) {
+            case CacheShape.Grouped s -> {
+                keyDim = s.headDim();
+                valueDim = s.headDim();
+                valueLanes = s.valueLanes();
+            }
+            case CacheShape.Latent s -> {
+                keyDim = s.rank() + s.ropeDim();
+                valueDim = s.rank();
+                valueLanes = s.latentLanes();
+            }
+        }
+        if (heads % kv != 0 || queries.width() != heads * keyDim || result.width() != heads * valueDim) {
+            throw new IllegalArgumentException("attention: %d heads, %d KV heads, query width %d, output width %d"
+                    .formatted(heads, kv, queries.width(), result.width()));
+        }
+        if (firstUnit.length <= cacheBatch.count()) {
+            firstUnit = new int[cacheBatch.capacity() + 1];
+        }
+        int units = 0;
+        for (int s = 0; s < cacheBatch.count(); s++) {
+            firstUnit[s] = units;
+            units += kvHeads * tiles(cacheBatch.rows(s));
+        }
+        return units;
+    }
+
+    private int tile() {
+        return shape instanceof CacheShape.Latent ? LATENT_TILE : GROUPED_TILE;
+    }
+
+    private int tiles(int rows) {
+        return (rows * group + tile() - 1) / tile();
+    }
+
+    @Override
+    public void run(int unit, int thread) {
+        CacheBatch b = Objects.requireNonNull(batch);
+        int segment = b.count() - 1;
+        while (firstUnit[segment] > unit) {
+            segment--;
+        }
+        int inSegment = unit - firstUnit[segment];
+        int head = inSegment % kvHeads;
+        int first = inSegment / kvHeads * tile();
+        int count = Math.min(tile(), b.rows(segment) * group - first);
+        attend(b, segment, head, first, count, scratch[thread]);
+    }
+
+    private void attend(CacheBatch b, int segment, int head, int first, int count, Scratch s) {
+        CacheShape block = Objects.requireNonNull(shape);
+        int start = b.startPosition(segment);
+        int length = start + (first + count - 1) / group + 1;
+        int stride = (length + PAGE - 1) / PAGE * PAGE;
+        s.reserve(count, keyDim, stride, block.decodedFloats(), valueLanes);
+        gather(b.firstRow(segment), head, first, count, s.queries);
+        long blockOffset = layerOffset + head * block.blockBytes();
+        for (int from = 0; from < length; from += PAGE) {
+            decodeKeys(block, b.page(segment, from) + blockOffset, s.decoded);
+            int skip = skipped(from, start, first);
+            loops.score(
+                    s.queries,
+                    skip * keyDim,
+                    keyDim,
+                    count - skip,
+                    s.decoded,
+                    keyDim,
+                    s.scores,
+                    skip * stride + from,
+                    stride);
+        }
+        for (int i = 0; i < count; i++) {
+            s.sums[i] = loops.softmax(s.scores, i * stride, start + (first + i) / group + 1, scale, s.partials);
+        }
+        Arrays.fill(s.accumulators, 0, count * valueLanes, 0);
+        for (int from = 0; from < length; from += PAGE) {
+            int values = decodeValues(block, b.page(segment, from) + blockOffset, s.decoded);
+            for (int i = skipped(from, start, first); i < count; i++) {
+                int tokens = Math.min(PAGE, start + (first + i) / group + 1 - from);
+                loops.accumulate(
+                        s.scores, i * stride + from, tokens, s.decoded, values, valueLanes, s.accumulators, i * valueLanes);
+            }
+        }
+        scatter(b.firstRow(segment), head, first, count, s);
+    }
+
+    /// Queries of the tile that stand before position `from`: they see nothing of a page that begins there.
+    private int skipped(int from, int start, int first) {
+        return Math.max(0, (from - start) * group - first);
+    }
+
+    private void gather(int firstRow, int head, int first, int count, float[] queries) {
+        Rows from = Objects.requireNonNull(q);
+        for (int i = 0; i < count; i++) {
+            int row = firstRow + (first + i) / group;
+            int column = (head * group + (first + i) % group) * keyDim;
+            System.arraycopy(from.values(), from.at(row) + column, queries, i * keyDim, keyDim);
+        }
+    }
+
+    private void scatter(int firstRow, int head, int first, int count, Scratch s) {
+        Rows to = Objects.requireNonNull(out);
+        for (int i = 0; i < count; i++) {
+            int row = firstRow + (first + i) / group;
+            int o = to.at(row) + (head * group + (first + i) % group) * valueDim;
+            float inverse = 1f / s.sums[i];
+            for (int d = 0; d < valueDim; d++) {
+                to.values()[o + d] = s.accumulators[i * valueLanes + d] * inverse;
+            }
+        }
+    }
+
+    private void decodeKeys(CacheShape block, long address, float[] decoded) {
+        switch (block) {
+            case CacheShape.Grouped g -> {
+                loops.decode(g.format(), address, keyDim, PAGE, 0, PAGE, decoded, 0);
+                if (g.format() == TileFormat.INT8) {
+                    loops.scaleLanes(decoded, 0, keyDim, address + g.scaleOffset());
+                }
+            }
+            case CacheShape.Latent l -> {
+                int latents = decodeLatents(l, address, decoded);
+                int ropes = latents + PAGE * valueLanes;
+                loops.decode(
+                        l.ropeFormat(), address + l.ropeOffset(), PAGE, l.ropeLanes(), 0, l.ropeLanes(), decoded, ropes);
+                transpose(decoded, latents, valueLanes, l.rank(), 0);
+                transpose(decoded, ropes, l.ropeLanes(), l.ropeDim(), PAGE * l.rank());
+            }
+        }
+    }
+
+    /// Decodes the values; returns where they begin.
+    private int decodeValues(CacheShape block, long address, float[] decoded) {
+        switch (block) {
+            case CacheShape.Grouped g -> {
+                loops.decode(g.format(), address + g.valueOffset(), PAGE, valueLanes, 0, valueLanes, decoded, 0);
+                if (g.format() == TileFormat.INT8) {
+                    long scales = address + g.scaleOffset() + 4L * PAGE;
+                    loops.scaleDepths(decoded, 0, valueLanes, 0, valueLanes, scales);
+                }
+                return 0;
+            }
+            case CacheShape.Latent l -> {
+                return decodeLatents(l, address, decoded);
+            }
+        }
+    }
+
+    private int decodeLatents(CacheShape.Latent l, long address, float[] decoded) {
+        int at = PAGE * keyDim;
+        loops.decode(l.latentFormat(), address, PAGE, valueLanes, 0, valueLanes, decoded, at);
+        if (l.latentFormat() == TileFormat.INT8) {
+            for (int g = 0; g < l.groups(); g++) {
+                int from = g * CacheShape.Latent.GROUP;
+                int to = Math.min(from + CacheShape.Latent.GROUP, valueLanes);
+                loops.scaleDepths(decoded, at, valueLanes, from, to, address + l.scaleOffset() + 4L * g * PAGE);
+            }
+        }
+        return at;
+    }
+
+    /// Token-major rows to `[dimension][16 tokens]`.
+    private static void transpose(float[] x, int from, int lanes, int n, int to) {
+        for (int t = 0; t < PAGE; t++) {
+            int row = from + t * lanes;
+            for (int d = 0; d < n; d++) {
+                x[to + d * PAGE + t] = x[row + d];
+            }
+        }
+    }
+
+    /// Working memory of one thread; grows to what the longest sequence needs and stays.
+    private static final class Scratch {
+        float[] queries = new float[0];
+        float[] scores = new float[0];
+        float[] decoded = new float[0];
+        float[] accumulators = new float[0];
+        final float[] sums = new float[LATENT_TILE];
+        final float[] partials = new float[16];
+
+        void reserve(int count, int keyDim, int stride, int decodedFloats, int valueLanes) {
+            queries = grown(queries, count * keyDim);
+            scores = grown(scores, Math.multiplyExact(count, stride));
+            decoded = grown(decoded, decodedFloats);
+            accumulators = grown(accumulators, count * valueLanes);
+        }
+
+        private static float[] grown(float[] array, int size) {
+            return array.length >= size ? array : new float[Math.max(size, Math.min(2 * array.length, 1 << 28))];
+        }
+    }
+}

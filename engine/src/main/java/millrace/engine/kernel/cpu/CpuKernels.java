@@ -1,0 +1,203 @@
+package millrace.engine.kernel.cpu;
+
+import java.lang.foreign.Arena;
+import millrace.engine.kernel.CacheBatch;
+import millrace.engine.kernel.CacheShape;
+import millrace.engine.kernel.Kernels;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.Projections;
+import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.cpu.RowTask.Operation;
+import org.jspecify.annotations.Nullable;
+
+/// The operations on a CPU: cut into units that do not depend on one another, and shared by a team of threads.
+///
+/// Work is split over outputs only (rows of weights, queries, rows of a step), never over what is summed: so threads
+/// change the time and not the bits. An operation too small to be worth a second thread runs on the caller's.
+public final class CpuKernels implements Kernels {
+    // About 10 µs of work: less than that is not worth waking a thread, which takes as long.
+    private static final long ALONE_MULTIPLY_ADDS = 300_000;
+    private static final long ALONE_VALUES = 20_000;
+
+    private final ThreadTeam team;
+    private final CpuProjections projections;
+    private final CpuAttention attention;
+    private final RowTask rowTask;
+
+    public CpuKernels(Loops loops, int threads) {
+        team = new ThreadTeam(threads);
+        projections = new CpuProjections(loops, threads);
+        attention = new CpuAttention(loops, threads);
+        rowTask = new RowTask(loops, threads);
+    }
+
+    @Override
+    public Matrix pack(Matrix.Source source, Arena arena) {
+        Matrix matrix = Matrix.allocate(arena, source.format(), source.rows(), source.cols());
+        team.run((panel, thread) -> matrix.fill(source, panel), matrix.panels());
+        return matrix;
+    }
+
+    @Override
+    public void embed(Rows y, Matrix table, int[] tokens, int rows) {
+        requireRows(y, rows);
+        rowTask.operation = Operation.EMBED;
+        rowTask.y = y;
+        rowTask.table = table;
+        rowTask.indices = tokens;
+        runRows(rows, y.width());
+    }
+
+    @Override
+    public void project(Projections list) {
+        int units = projections.prepare(list);
+        if (CpuProjections.work(list) < ALONE_MULTIPLY_ADDS) {
+            team.runAlone(projections, units);
+        } else {
+            team.run(projections, units);
+        }
+    }
+
+    @Override
+    public void rmsNorm(Rows y, Rows x, float[] weight, float eps, int rows, int heads) {
+        requireRows(y, rows);
+        requireRows(x, rows);
+        if (x.width() != heads * weight.length || y.width() != x.width()) {
+            throw new IllegalArgumentException("rmsNorm: %d heads of %d in rows of %d and %d"
+                    .formatted(heads, weight.length, x.width(), y.width()));
+        }
+        rowTask.operation = Operation.NORM;
+        rowTask.y = y;
+        rowTask.x = x;
+        rowTask.weight = weight;
+        rowTask.eps = eps;
+        rowTask.heads = heads;
+        runRows(rows, x.width());
+    }
+
+    @Override
+    public void rotate(Rows x, int rows, int heads, int headDim, int from, Rows table, boolean interleaved) {
+        requireRows(x, rows);
+        requireRows(table, rows);
+        if (x.width() != heads * headDim || from + table.width() > headDim) {
+            throw new IllegalArgumentException("rotate: %d heads of %d in rows of %d, %d dimensions from %d"
+                    .formatted(heads, headDim, x.width(), table.width(), from));
+        }
+        rowTask.operation = Operation.ROTATE;
+        rowTask.x = x;
+        rowTask.other = table;
+        rowTask.heads = heads;
+        rowTask.headDim = headDim;
+        rowTask.from = from;
+        rowTask.interleaved = interleaved;
+        runRows(rows, heads * table.width());
+    }
+
+    @Override
+    public void swiglu(Rows gate, Rows up, int rows) {
+        requireRows(gate, rows);
+        requireRows(up, rows);
+        rowTask.operation = Operation.SWIGLU;
+        rowTask.x = gate;
+        rowTask.other = up;
+        runRows(rows, 4L * gate.width());
+    }
+
+    @Override
+    public void add(Rows x, Rows y, int rows) {
+        requireRows(x, rows);
+        requireRows(y, rows);
+        rowTask.operation = Operation.ADD;
+        rowTask.x = x;
+        rowTask.y = y;
+        runRows(rows, x.width());
+    }
+
+    @Override
+    public void store(CacheShape.Grouped shape, CacheBatch batch, long layerOffset, int heads, Rows keys, Rows values) {
+        rowTask.operation = Operation.STORE_GROUPED;
+        rowTask.heads = heads;
+        store(shape, batch, layerOffset, keys, values);
+    }
+
+    @Override
+    public void store(CacheShape.Latent shape, CacheBatch batch, long layerOffset, Rows latents, Rows ropeKeys) {
+        rowTask.operation = Operation.STORE_LATENT;
+        store(shape, batch, layerOffset, latents, ropeKeys);
+    }
+
+    private void store(CacheShape shape, CacheBatch batch, long layerOffset, Rows first, Rows second) {
+        rowTask.shape = shape;
+        rowTask.batch = batch;
+        rowTask.layerOffset = layerOffset;
+        rowTask.x = first;
+        rowTask.other = second;
+        int rows = batch.count() == 0 ? 0 : batch.firstRow(batch.count() - 1) + batch.rows(batch.count() - 1);
+        requireRows(first, rows);
+        requireRows(second, rows);
+        runRows(rows, 4L * (first.width() + second.width()));
+    }
+
+    @Override
+    public void attend(
+            CacheShape.Grouped shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            int kvHeads,
+            float scale,
+            Rows q,
+            Rows out) {
+        runAttention(attention.prepare(shape, batch, layerOffset, heads, kvHeads, scale, q, out), batch, q.width());
+    }
+
+    @Override
+    public void attend(
+            CacheShape.Latent shape, CacheBatch batch, long layerOffset, int heads, float scale, Rows q, Rows out) {
+        runAttention(attention.prepare(shape, batch, layerOffset, heads, 1, scale, q, out), batch, q.width());
+    }
+
+    private void runAttention(int units, CacheBatch batch, int width) {
+        long work = 0;
+        for (int s = 0; s < batch.count(); s++) {
+            work += 2L * batch.rows(s) * (batch.startPosition(s) + batch.rows(s)) * width;
+        }
+        if (work < ALONE_MULTIPLY_ADDS) {
+            team.runAlone(attention, units);
+        } else {
+            team.run(attention, units);
+        }
+    }
+
+    @Override
+    public void combine(Rows y, Rows x, int[] slots, float[] weights, int perRow, @Nullable Rows shared, int rows) {
+        requireRows(y, rows);
+        rowTask.operation = Operation.COMBINE;
+        rowTask.y = y;
+        rowTask.x = x;
+        rowTask.indices = slots;
+        rowTask.weight = weights;
+        rowTask.heads = perRow;
+        rowTask.other = shared;
+        runRows(rows, (long) perRow * y.width());
+    }
+
+    private void runRows(int rows, long valuesPerRow) {
+        if (rows * valuesPerRow < ALONE_VALUES) {
+            team.runAlone(rowTask, rows);
+        } else {
+            team.run(rowTask, rows);
+        }
+    }
+
+    private static void requireRows(Rows view, int rows) {
+        if (rows < 0 || rows > view.capacity()) {
+            throw new IllegalArgumentException("rows: expected at most " + view.capacity() + ", got " + rows);
+        }
+    }
+
+    @Override
+    public void close() {
+        team.close();
+    }
+}

@@ -1,0 +1,136 @@
+package millrace.engine.kernel.scalar;
+
+import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+
+import java.util.Arrays;
+import millrace.engine.kernel.BFloat16;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.Memory;
+import millrace.engine.kernel.TileFormat;
+import millrace.engine.kernel.cpu.ExpMath;
+import millrace.engine.kernel.cpu.Loops;
+
+/// The inner loops as their contract says them. Other backends must give these bits.
+public final class ScalarLoops implements Loops {
+    @Override
+    public void project(
+            Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
+        for (int p = 0; p < panels; p++) {
+            long panel = w.panelAddress(firstPanel + p);
+            for (int r = 0; r < rows; r++) {
+                int o = r * TILE + p * Matrix.PANEL_ROWS;
+                for (int lane = 0; lane < Matrix.PANEL_ROWS; lane++) {
+                    float acc = 0;
+                    for (int k = 0; k < w.cols(); k++) {
+                        acc = Math.fma(element(w.format(), panel, k, 16, lane), x[xOffset + r * xStride + k], acc);
+                    }
+                    out[o + lane] = acc;
+                }
+            }
+        }
+    }
+
+    @Override
+    public float sumOfSquares(float[] x, int offset, int n, float[] partials) {
+        Arrays.fill(partials, 0, 16, 0);
+        for (int i = 0; i < n; i++) {
+            partials[i % 16] = Math.fma(x[offset + i], x[offset + i], partials[i % 16]);
+        }
+        return Loops.tree(partials);
+    }
+
+    @Override
+    public void swiglu(float[] gate, int gateOffset, float[] up, int upOffset, int n) {
+        for (int i = 0; i < n; i++) {
+            float g = gate[gateOffset + i];
+            gate[gateOffset + i] = g / (1f + ExpMath.exp(-g)) * up[upOffset + i];
+        }
+    }
+
+    @Override
+    public float softmax(float[] scores, int offset, int n, float scale, float[] partials) {
+        float max = Float.NEGATIVE_INFINITY;
+        for (int i = 0; i < n; i++) {
+            scores[offset + i] *= scale;
+            max = Math.max(max, scores[offset + i]);
+        }
+        Arrays.fill(partials, 0, 16, 0);
+        for (int i = 0; i < n; i++) {
+            float e = ExpMath.exp(scores[offset + i] - max);
+            scores[offset + i] = e;
+            partials[i % 16] += e;
+        }
+        return Loops.tree(partials);
+    }
+
+    @Override
+    public void decode(
+            TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset) {
+        for (int d = 0; d < format.groups(depth) * format.perWord(); d++) {
+            for (int lane = laneFrom; lane < laneTo; lane++) {
+                out[offset + d * lanes + lane] = element(format, tile, d, lanes, lane);
+            }
+        }
+    }
+
+    @Override
+    public void scaleLanes(float[] x, int offset, int depth, long scales) {
+        for (int i = 0; i < 16 * depth; i++) {
+            x[offset + i] *= Memory.ALL.get(JAVA_FLOAT, scales + 4L * (i % 16));
+        }
+    }
+
+    @Override
+    public void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales) {
+        for (int d = 0; d < 16; d++) {
+            for (int lane = laneFrom; lane < laneTo; lane++) {
+                x[offset + d * lanes + lane] *= Memory.ALL.get(JAVA_FLOAT, scales + 4L * d);
+            }
+        }
+    }
+
+    @Override
+    public void score(
+            float[] q,
+            int qOffset,
+            int qStride,
+            int queries,
+            float[] keys,
+            int depth,
+            float[] scores,
+            int sOffset,
+            int sStride) {
+        for (int i = 0; i < queries; i++) {
+            for (int lane = 0; lane < 16; lane++) {
+                float acc = 0;
+                for (int d = 0; d < depth; d++) {
+                    acc = Math.fma(q[qOffset + i * qStride + d], keys[16 * d + lane], acc);
+                }
+                scores[sOffset + i * sStride + lane] = acc;
+            }
+        }
+    }
+
+    @Override
+    public void accumulate(
+            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset) {
+        for (int t = 0; t < tokens; t++) {
+            for (int d = 0; d < lanes; d++) {
+                acc[aOffset + d] = Math.fma(p[pOffset + t], values[vOffset + t * lanes + d], acc[aOffset + d]);
+            }
+        }
+    }
+
+    private static float element(TileFormat format, long tile, int depth, int lanes, int lane) {
+        int perWord = format.perWord();
+        long address = tile + 4L * ((long) (depth / perWord) * lanes + lane);
+        int word = Memory.ALL.get(JAVA_INT, address);
+        int part = depth % perWord;
+        return switch (format) {
+            case F32 -> Float.intBitsToFloat(word);
+            case BF16 -> BFloat16.toFloat((short) (word >> 16 * part));
+            case INT8 -> (byte) (word >> 8 * part);
+        };
+    }
+}

@@ -1,0 +1,179 @@
+package millrace.engine.kernel.vector;
+
+import static millrace.engine.kernel.vector.Lanes.L;
+import static millrace.engine.kernel.vector.Lanes.PARTS;
+import static millrace.engine.kernel.vector.Lanes.all;
+import static millrace.engine.kernel.vector.Lanes.at;
+import static millrace.engine.kernel.vector.Lanes.even;
+import static millrace.engine.kernel.vector.Lanes.floats;
+import static millrace.engine.kernel.vector.Lanes.words;
+
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.TileFormat;
+import millrace.engine.kernel.cpu.Loops;
+
+/// The inner loops in vectors of 128, 256 or 512 bits; same bits as the scalar ones at every width.
+public final class VectorLoops implements Loops {
+    /// Width of the vectors in bits.
+    public static int bits() {
+        return L * Float.SIZE;
+    }
+
+    @Override
+    public void project(
+            Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
+        int last = panels * PARTS - 1;
+        for (int strip = 0; strip <= last; strip += 4) {
+            // Beyond the last strip the last is computed again: its results land where nobody looks.
+            long w0 = strip(w, firstPanel, strip);
+            long w1 = strip(w, firstPanel, Math.min(strip + 1, last));
+            long w2 = strip(w, firstPanel, Math.min(strip + 2, last));
+            long w3 = strip(w, firstPanel, Math.min(strip + 3, last));
+            if (w.format() == TileFormat.BF16) {
+                bf16(w0, w1, w2, w3, x, xOffset, xStride, w.cols() / 2, rows, out, strip * L);
+                if (w.cols() % 2 != 0) {
+                    int k = w.cols() - 1;
+                    long at = 64L * (k / 2);
+                    lastDepth(w0 + at, w1 + at, w2 + at, w3 + at, x, xOffset + k, xStride, rows, out, strip * L);
+                }
+            } else {
+                f32(w0, w1, w2, w3, x, xOffset, xStride, w.cols(), rows, out, strip * L);
+            }
+        }
+    }
+
+    private static long strip(Matrix w, int firstPanel, int strip) {
+        return w.panelAddress(firstPanel + strip / PARTS) + strip % PARTS * 4L * L;
+    }
+
+    private static void bf16(
+            long w0, long w1, long w2, long w3, float[] x, int from, int stride, int pairs, int rows, float[] out, int o) {
+        int r = 0;
+        for (; r + 4 <= rows; r += 4) {
+            int x0 = from + r * stride;
+            Bf16Tiles.four(
+                    w0, w1, w2, w3, x, x0, x0 + stride, x0 + 2 * stride, x0 + 3 * stride, pairs, out, o + r * TILE, TILE);
+        }
+        if (r + 2 <= rows) {
+            int x0 = from + r * stride;
+            Bf16Tiles.two(w0, w1, w2, w3, x, x0, x0 + stride, pairs, out, o + r * TILE, TILE);
+            r += 2;
+        }
+        if (r < rows) {
+            Bf16Tiles.one(w0, w1, w2, w3, x, from + r * stride, pairs, out, o + r * TILE);
+        }
+    }
+
+    private static void f32(
+            long w0, long w1, long w2, long w3, float[] x, int from, int stride, int depth, int rows, float[] out, int o) {
+        int r = 0;
+        for (; r + 4 <= rows; r += 4) {
+            int x0 = from + r * stride;
+            F32Tiles.four(
+                    w0, w1, w2, w3, x, x0, x0 + stride, x0 + 2 * stride, x0 + 3 * stride, depth, out, o + r * TILE, TILE);
+        }
+        if (r + 2 <= rows) {
+            int x0 = from + r * stride;
+            F32Tiles.two(w0, w1, w2, w3, x, x0, x0 + stride, depth, out, o + r * TILE, TILE);
+            r += 2;
+        }
+        if (r < rows) {
+            F32Tiles.one(w0, w1, w2, w3, x, from + r * stride, depth, out, o + r * TILE);
+        }
+    }
+
+    /// The last depth of an odd number of them: its partner in the word does not exist and must not be multiplied.
+    private static void lastDepth(
+            long w0, long w1, long w2, long w3, float[] x, int from, int stride, int rows, float[] out, int o) {
+        for (int r = 0; r < rows; r++) {
+            float value = x[from + r * stride];
+            int row = o + r * TILE;
+            even(words(w0)).fma(all(value), at(out, row)).intoArray(out, row);
+            even(words(w1)).fma(all(value), at(out, row + L)).intoArray(out, row + L);
+            even(words(w2)).fma(all(value), at(out, row + 2 * L)).intoArray(out, row + 2 * L);
+            even(words(w3)).fma(all(value), at(out, row + 3 * L)).intoArray(out, row + 3 * L);
+        }
+    }
+
+    @Override
+    public float sumOfSquares(float[] x, int offset, int n, float[] partials) {
+        return VectorElementwise.sumOfSquares(x, offset, n, partials);
+    }
+
+    @Override
+    public void swiglu(float[] gate, int gateOffset, float[] up, int upOffset, int n) {
+        VectorElementwise.swiglu(gate, gateOffset, up, upOffset, n);
+    }
+
+    @Override
+    public float softmax(float[] scores, int offset, int n, float scale, float[] partials) {
+        float max = VectorElementwise.scale(scores, offset, n, scale, partials);
+        return VectorElementwise.exp(scores, offset, n, max, partials);
+    }
+
+    @Override
+    public void decode(
+            TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset) {
+        int groups = format.groups(depth);
+        for (int g = 0; g < groups; g++) {
+            long address = tile + 4L * g * lanes;
+            int o = offset + g * format.perWord() * lanes;
+            switch (format) {
+                case F32 -> VectorAttention.copy(address, laneFrom, laneTo, out, o);
+                case BF16 -> VectorAttention.decodeBf16(address, laneFrom, laneTo, lanes, out, o);
+                case INT8 -> VectorAttention.decodeInt8(address, laneFrom, laneTo, lanes, out, o);
+            }
+        }
+    }
+
+    @Override
+    public void scaleLanes(float[] x, int offset, int depth, long scales) {
+        for (int d = 0; d < depth; d++) {
+            for (int lane = 0; lane < 16; lane += L) {
+                int i = offset + 16 * d + lane;
+                at(x, i).mul(floats(scales + 4L * lane)).intoArray(x, i);
+            }
+        }
+    }
+
+    @Override
+    public void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales) {
+        VectorAttention.scaleDepths(x, offset, lanes, laneFrom, laneTo, scales);
+    }
+
+    @Override
+    public void score(
+            float[] q,
+            int qOffset,
+            int qStride,
+            int queries,
+            float[] keys,
+            int depth,
+            float[] scores,
+            int sOffset,
+            int sStride) {
+        for (int part = 0; part < 16; part += L) {
+            int i = 0;
+            for (; i + 4 <= queries; i += 4) {
+                VectorAttention.scoreFour(
+                        q, qOffset + i * qStride, qStride, keys, part, depth, scores, sOffset + i * sStride + part, sStride);
+            }
+            for (; i < queries; i++) {
+                VectorAttention.scoreOne(
+                        q, qOffset + i * qStride, keys, part, depth, scores, sOffset + i * sStride + part);
+            }
+        }
+    }
+
+    @Override
+    public void accumulate(
+            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset) {
+        int d = 0;
+        for (; d + 4 * L <= lanes; d += 4 * L) {
+            VectorAttention.accumulateFour(p, pOffset, tokens, values, vOffset + d, lanes, acc, aOffset + d);
+        }
+        for (; d < lanes; d += L) {
+            VectorAttention.accumulateOne(p, pOffset, tokens, values, vOffset + d, lanes, acc, aOffset + d);
+        }
+    }
+}
