@@ -115,11 +115,16 @@ public final class CompletionMatcher {
         LogVerifier.require(salt.length == Commitment.SALT_BYTES, "RECON_COMMITMENT", "completion: salt", "32 bytes",
                 salt.length + " bytes");
         String error = record.getErrorCode() == null ? "" : record.getErrorCode();
-        Facts facts = new Facts(record.getRequestId(), record.getModelDigest(), record.getFinishReason().toString(),
+        Facts facts = new Facts(record.getRequestId(), modelDigest(record.getModelDigest()), record.getFinishReason().toString(),
                 record.getUsage().getPromptTokens(), record.getUsage().getCompletionTokens(), record.getSeed(), error);
         return new Stated(facts, Digest.of(record.getAudit().getLeaf()), Commitment.completion(salt, record.getText()),
                 record.getTokenIds() == null ? null : Commitment.tokenIds(salt, record.getTokenIds()), place,
                 round);
+    }
+
+    /// As a leaf has it, which says zeros for a model without a digest.
+    private static String modelDigest(String text) {
+        return "sha256:" + (text.matches("sha256:[0-9a-f]{64}") ? text.substring(7) : Digest.ZERO.hex());
     }
 
     /// Takes a leaf that [LogVerifier] passed.

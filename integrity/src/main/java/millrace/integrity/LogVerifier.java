@@ -149,7 +149,7 @@ public final class LogVerifier {
         require(previous != null, "LOG_EPOCH_START", "EPOCH_START: previous log", expected, "none");
         Digest stated = Digest.of(previous.getRoot());
         require(previous.getOrigin().equals(before.origin.text()) && previous.getSize() == before.size()
-                        && (root == null || root.equals(stated)),
+                        && (root == null || stated.isZero() || root.equals(stated)),
                 "LOG_EPOCH_START", "EPOCH_START: previous log", expected,
                 "%s, size %d, root %s".formatted(previous.getOrigin(), previous.getSize(), stated));
     }
