@@ -15,6 +15,9 @@ import millrace.engine.DeveloperModels.LlamaShape;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.ModelFamily;
 import millrace.engine.model.TensorExpectation;
+import millrace.engine.tokenizer.ChatFormats;
+import millrace.engine.tokenizer.Tokenizer;
+import millrace.engine.tokenizer.Tokenizers;
 import millrace.engine.weights.ModelFiles;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -43,6 +46,19 @@ final class DeveloperModelsTest {
             assertThat(vocab.get("\u0120").intValue()).isEqualTo(' ');
             assertThat(vocab.get("\u0143").intValue()).isEqualTo(0xad);
             assertThat(vocab.get("\u00ff").intValue()).isEqualTo(0xff);
+        }
+    }
+
+    @Test
+    void anyTextShouldEncodeByteByByte() throws IOException {
+        DeveloperModels.writeRandomLlama(dir.resolve("m"), 7, SMALL);
+        try (ModelFiles files = ModelFiles.open(dir.resolve("m"))) {
+            Tokenizer tokenizer = Tokenizers.load(files);
+            int[] ids = tokenizer.encode("na\u00efve<|user|>", true);
+            assertThat(ids).containsExactly('n', 'a', 0xc3, 0xaf, 'v', 'e', 295);
+            assertThat(tokenizer.decode(ids)).isEqualTo("na\u00efve<|user|>");
+            assertThat(tokenizer.decode(new int[] {256, 290})).isEqualTo(" w256 w290");
+            assertThat(ChatFormats.detect(null, files, tokenizer).id()).startsWith("glm");
         }
     }
 

@@ -52,8 +52,6 @@ public final class ModelFiles implements AutoCloseable {
         TOKENIZER_JSON(TOKENIZER, 64, "TOK_LIMIT"),
         TIKTOKEN_MODEL(TIKTOKEN, 64, "TOK_LIMIT"),
         TOKENIZER_CONFIG_JSON(TOKENIZER_CONFIG, 16, "TOK_LIMIT"),
-        SPECIAL_TOKENS_MAP("special_tokens_map.json", 16, "TOK_LIMIT"),
-        ADDED_TOKENS("added_tokens.json", 16, "TOK_LIMIT"),
         TEMPLATE(CHAT_TEMPLATE, 16, "TPL_LIMIT");
 
         private final String fileName;
@@ -205,7 +203,7 @@ public final class ModelFiles implements AutoCloseable {
     private void openShards(Map<String, String> fileOfTensor) {
         for (String name : new TreeSet<>(fileOfTensor.values())) {
             Path path = inside(name, "IDX_PATH");
-            if (!Files.isRegularFile(path)) {
+            if (!Files.exists(path)) {
                 throw new InvalidModelException(
                         "IDX_INCOMPLETE",
                         INDEX + ": expected the shard " + name + ", got a directory without it; complete the download");
@@ -284,6 +282,11 @@ public final class ModelFiles implements AutoCloseable {
                         code,
                         name + ": expected a file inside the model directory, got a link that leaves it;"
                                 + " copy the file into the directory");
+            }
+            // A pipe would never end, or never begin.
+            if (Files.exists(path) && !Files.isRegularFile(path)) {
+                throw new InvalidModelException(
+                        code, name + ": expected a regular file, got something else; restore the checkpoint");
             }
         } catch (IOException e) {
             throw unreadable(name, e);
@@ -372,7 +375,9 @@ public final class ModelFiles implements AutoCloseable {
     /// Unmaps the weights: no [StoredTensor] of this may be used afterwards.
     @Override
     public void close() {
-        arena.close();
+        if (arena.scope().isAlive()) {
+            arena.close();
+        }
     }
 
     static InvalidModelException unreadable(String name, IOException e) {

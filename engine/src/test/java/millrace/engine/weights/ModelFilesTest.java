@@ -87,6 +87,7 @@ final class ModelFilesTest {
         ModelFiles files = ModelFiles.open(dir);
         StoredTensor tensor = files.tensor("a");
         files.close();
+        files.close();
         assertThatThrownBy(() -> tensor.data().get(ValueLayout.JAVA_BYTE, 0))
                 .isInstanceOf(IllegalStateException.class);
     }
@@ -135,6 +136,16 @@ final class ModelFilesTest {
                 "MODEL_PATH",
                 "tokenizer.json: expected a file inside the model directory, got a link that leaves it;"
                         + " copy the file into the directory");
+    }
+
+    @Test
+    void directoryInPlaceOfAFileShouldBeRefused() throws IOException {
+        Files.createDirectory(dir.resolve("tokenizer.json"));
+        refused("MODEL_PATH", "tokenizer.json: expected a regular file, got something else; restore the checkpoint");
+        Files.delete(dir.resolve("tokenizer.json"));
+        Files.createDirectory(dir.resolve("s.safetensors"));
+        index("{\"a\":\"s.safetensors\"}");
+        refused("IDX_PATH", "s.safetensors: expected a regular file, got something else; restore the checkpoint");
     }
 
     @Test
