@@ -39,7 +39,15 @@ public final class TextCodec {
     }
 
     /// The ids' text, special tokens as their names.
+    ///
+    /// @throws InvalidRequestException TOKEN_ID_RANGE for an id that the tokenizer does not have
     public String decode(int[] ids) {
+        for (int i = 0; i < ids.length; i++) {
+            if (ids[i] < 0 || ids[i] >= tokenizer.vocabSize()) {
+                throw new InvalidRequestException("TOKEN_ID_RANGE", "token id " + i + ": expected 0 to "
+                        + (tokenizer.vocabSize() - 1) + ", got " + ids[i] + "; decode with the tokenizer that encoded");
+            }
+        }
         return tokenizer.decode(ids);
     }
 

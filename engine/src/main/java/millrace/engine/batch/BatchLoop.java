@@ -139,14 +139,14 @@ public final class BatchLoop implements AutoCloseable {
         }
     }
 
-    /// Stops the thread after the step it is in. What has not ended gets no event.
+    /// Stops the thread after the step it is in and waits for it. What has not ended gets no event.
     @Override
     public void close() {
+        if (Thread.currentThread() == thread) {
+            throw new IllegalStateException("engine: close was called by a listener; close it from another thread");
+        }
         closed = true;
         LockSupport.unpark(thread);
-        if (Thread.currentThread() == thread) {
-            return;
-        }
         boolean interrupted = false;
         while (thread.isAlive()) {
             try {
