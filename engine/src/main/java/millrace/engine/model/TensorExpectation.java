@@ -5,7 +5,9 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.atomic.LongAdder;
 import java.util.function.BiConsumer;
+import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import millrace.engine.InvalidModelException;
@@ -29,6 +31,11 @@ public record TensorExpectation(String name, List<Long> shape) {
     /// All tensors of a model, those of the layers in order.
     public static List<TensorExpectation> of(ModelConfig config) {
         var all = new ArrayList<TensorExpectation>();
+        addAll(all::add, config);
+        return all;
+    }
+
+    private static void addAll(Consumer<TensorExpectation> all, ModelConfig config) {
         String p = config.tensorPrefix();
         long hidden = config.hiddenSize();
         add(all, p + "embed_tokens.weight", config.vocabSize(), hidden);
@@ -39,10 +46,9 @@ public record TensorExpectation(String name, List<Long> shape) {
         if (!config.tieWordEmbeddings()) {
             add(all, config.lmHeadName(), config.vocabSize(), hidden);
         }
-        return all;
     }
 
-    private static void addLayer(List<TensorExpectation> all, ModelConfig config, int layer) {
+    private static void addLayer(Consumer<TensorExpectation> all, ModelConfig config, int layer) {
         String p = config.tensorPrefix() + "layers." + layer + ".";
         long hidden = config.hiddenSize();
         add(all, p + "input_layernorm.weight", hidden);
@@ -64,7 +70,7 @@ public record TensorExpectation(String name, List<Long> shape) {
         }
     }
 
-    private static void addGroupedAttention(List<TensorExpectation> all, ModelConfig config, String p) {
+    private static void addGroupedAttention(Consumer<TensorExpectation> all, ModelConfig config, String p) {
         long hidden = config.hiddenSize();
         long queries = (long) config.numAttentionHeads() * config.headDim();
         long keys = (long) config.numKeyValueHeads() * config.headDim();
@@ -84,7 +90,8 @@ public record TensorExpectation(String name, List<Long> shape) {
         }
     }
 
-    private static void addLatentAttention(List<TensorExpectation> all, ModelConfig config, MlaConfig mla, String p) {
+    private static void addLatentAttention(
+            Consumer<TensorExpectation> all, ModelConfig config, MlaConfig mla, String p) {
         long hidden = config.hiddenSize();
         long heads = config.numAttentionHeads();
         long queries = heads * mla.qkHeadDim();
@@ -101,7 +108,7 @@ public record TensorExpectation(String name, List<Long> shape) {
         add(all, p + "o_proj.weight", hidden, heads * mla.vHeadDim());
     }
 
-    private static void addExperts(List<TensorExpectation> all, MoeConfig moe, long hidden, String p) {
+    private static void addExperts(Consumer<TensorExpectation> all, MoeConfig moe, long hidden, String p) {
         add(all, p + "gate.weight", moe.nRoutedExperts(), hidden);
         add(all, p + "gate.e_score_correction_bias", moe.nRoutedExperts());
         addMlp(all, p + "shared_experts.", hidden, (long) moe.nSharedExperts() * moe.moeIntermediateSize());
@@ -110,14 +117,14 @@ public record TensorExpectation(String name, List<Long> shape) {
         }
     }
 
-    private static void addMlp(List<TensorExpectation> all, String p, long hidden, long inner) {
+    private static void addMlp(Consumer<TensorExpectation> all, String p, long hidden, long inner) {
         add(all, p + "gate_proj.weight", inner, hidden);
         add(all, p + "up_proj.weight", inner, hidden);
         add(all, p + "down_proj.weight", hidden, inner);
     }
 
-    private static void add(List<TensorExpectation> all, String name, long... shape) {
-        all.add(new TensorExpectation(name, Arrays.stream(shape).boxed().toList()));
+    private static void add(Consumer<TensorExpectation> all, String name, long... shape) {
+        all.accept(new TensorExpectation(name, Arrays.stream(shape).boxed().toList()));
     }
 
     /// Refuses weights that are not those of the config: a tensor that is missing, misshaped, of a type that is not
@@ -126,13 +133,15 @@ public record TensorExpectation(String name, List<Long> shape) {
     /// @return number of parameters
     /// @throws InvalidModelException `MODEL_TENSOR_*`
     public static long check(ModelConfig config, ModelFiles files) {
-        List<TensorExpectation> expected = of(config);
-        Set<String> names = HashSet.newHashSet(expected.size());
-        long parameters = 0;
-        for (TensorExpectation one : expected) {
-            names.add(one.name());
-            parameters += one.checkThis(config, files);
-        }
+        // One by one: a config may ask for more tensors than there is memory for, but the first missing one ends it.
+        Set<String> names = new HashSet<>();
+        var parameters = new LongAdder();
+        addAll(
+                one -> {
+                    names.add(one.name());
+                    parameters.add(one.checkThis(config, files));
+                },
+                config);
         Pattern layerOf = Pattern.compile(Pattern.quote(config.tensorPrefix() + "layers.") + "(\\d{1,9})\\..+");
         for (String name : files.tensorNames()) {
             if (!names.contains(name) && !skipped(name, config, layerOf)) {
@@ -142,7 +151,7 @@ public record TensorExpectation(String name, List<Long> shape) {
                                 + "; check that config.json belongs to these weights");
             }
         }
-        return parameters;
+        return parameters.sum();
     }
 
     private long checkThis(ModelConfig config, ModelFiles files) {

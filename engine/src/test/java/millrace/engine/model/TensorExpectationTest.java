@@ -155,6 +155,16 @@ final class TensorExpectationTest {
     }
 
     @Test
+    void configThatAsksForMoreTensorsThanMemoryHoldsShouldBeRefused() throws IOException {
+        TinyModel.of("kimi_k2").write(dir);
+        ModelConfig endless = config(TinyModel.of("kimi_k2")
+                .with("n_routed_experts", 65536)
+                .with("num_hidden_layers", 1024));
+        InvalidModelException e = catchThrowableOfType(InvalidModelException.class, () -> check(dir, endless));
+        assertThat(e.code()).isEqualTo("MODEL_TENSOR_SHAPE");
+    }
+
+    @Test
     void transposedWeightsShouldBeRefused() throws IOException {
         // Heads times head size differs from the hidden size, so that a transposed o_proj cannot pass.
         TinyModel.of("qwen3").write(dir);
