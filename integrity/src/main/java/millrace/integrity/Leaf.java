@@ -7,6 +7,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import millrace.schemas.AttestationRecord;
+import millrace.schemas.RecordModel;
 import millrace.schemas.Schemas;
 import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.EncoderFactory;
@@ -34,7 +35,8 @@ public final class Leaf {
         ByteArrayOutputStream out = new ByteArrayOutputStream(1024);
         BinaryEncoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
         try {
-            new SpecificDatumWriter<AttestationRecord>(AttestationRecord.getClassSchema()).write(record, encoder);
+            new SpecificDatumWriter<AttestationRecord>(AttestationRecord.getClassSchema(), RecordModel.instance())
+                    .write(record, encoder);
             encoder.flush();
         } catch (IOException e) {
             throw new UncheckedIOException("a byte array cannot fail", e);

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.function.IntFunction;
+import millrace.schemas.RecordModel;
 import millrace.schemas.Schemas;
 import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.Schema;
@@ -72,7 +73,8 @@ public final class WireReader<T extends SpecificRecord> {
             if (!writer.getFullName().equals(kind.fullName())) {
                 throw bad("a schema of that name under id " + key, writer.getFullName());
             }
-            return new Source(new SpecificDatumReader<>(writer, kind.schema()), Digest.of(Schemas.fingerprint(writer)));
+            return new Source(new SpecificDatumReader<>(writer, kind.schema(), RecordModel.instance()),
+                    Digest.of(Schemas.fingerprint(writer)));
         });
     }
 

@@ -1,7 +1,12 @@
 package millrace.integrity;
 
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
 import java.security.SecureRandom;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.function.Consumer;
@@ -14,11 +19,12 @@ import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
 import millrace.schemas.FinishReason;
 import millrace.schemas.PreviousLog;
-import millrace.schemas.Schemas;
+import millrace.schemas.RecordModel;
 import millrace.schemas.Timings;
 import millrace.schemas.Usage;
-import org.apache.avro.message.RawMessageEncoder;
-import org.apache.avro.specific.SpecificData;
+import org.apache.avro.io.BinaryEncoder;
+import org.apache.avro.io.EncoderFactory;
+import org.apache.avro.specific.SpecificDatumWriter;
 import org.apache.avro.specific.SpecificRecord;
 
 /// A hand-made audit log of one partition, honest until a test makes it otherwise.
@@ -46,7 +52,7 @@ public final class TestLog {
 
             @Override
             public void nextBytes(byte[] bytes) {
-                java.util.Arrays.fill(bytes, (byte) seed);
+                Arrays.fill(bytes, (byte) seed);
             }
         });
     }
@@ -118,8 +124,8 @@ public final class TestLog {
                 .setTokenIds(List.of(1, 2, (int) seq)).setFinishReason(record.getFinish())
                 .setUsage(new Usage(9, 3, 0)).setTimings(new Timings(1L, 2L, 3L)).setSeed(record.getSeed())
                 .setAudit(new AuditPosition(record.getLogOrigin(),
-                        Origin.parse(record.getLogOrigin()).partition(), seq, leaf.hash().toHash()))
-                .setSalt(java.nio.ByteBuffer.wrap(SALT)).build();
+                        record.getInPartition(), seq, leaf.hash().toHash()))
+                .setSalt(ByteBuffer.wrap(SALT)).build();
     }
 
     /// Signs the tree as it is now.
@@ -152,13 +158,16 @@ public final class TestLog {
     }
 
     public static byte[] wire(SpecificRecord record) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        out.writeBytes(new byte[] {0, 0, 0, 0, 12});
         try {
-            java.nio.ByteBuffer body =
-                    new RawMessageEncoder<SpecificRecord>(new SpecificData(), record.getSchema()).encode(record);
-            return java.nio.ByteBuffer.allocate(5 + body.remaining()).put((byte) 0).putInt(12).put(body).array();
-        } catch (java.io.IOException e) {
-            throw new java.io.UncheckedIOException(e);
+            BinaryEncoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
+            new SpecificDatumWriter<SpecificRecord>(record.getSchema(), RecordModel.instance()).write(record, encoder);
+            encoder.flush();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
         }
+        return out.toByteArray();
     }
 
     /// A verifier that has been given everything, checkpoints first.
@@ -180,9 +189,5 @@ public final class TestLog {
 
     public Verdict verdict() {
         return verifier(KEY.verifier()).verdict();
-    }
-
-    static Schemas[] schemas() {
-        return Schemas.values();
     }
 }

@@ -88,7 +88,7 @@ public record AuditReport(
     }
 
     private static String line(String format, Object... values) {
-        return format.formatted(values) + "\n";
+        return String.format(Locale.ROOT, format, values) + "\n";
     }
 
     /// One JSON object on one line.

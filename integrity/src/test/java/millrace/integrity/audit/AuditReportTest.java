@@ -1,0 +1,61 @@
+package millrace.integrity.audit;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.util.List;
+import java.util.Map;
+import millrace.integrity.Digest;
+import millrace.integrity.LogVerifier.LogStatus;
+import millrace.integrity.Origin;
+import millrace.integrity.Verdict;
+import millrace.integrity.Verdict.Place;
+import millrace.integrity.Verdict.Refuted;
+import millrace.integrity.Verdict.Undecided;
+import org.junit.jupiter.api.Test;
+
+class AuditReportTest {
+    private static AuditReport report(Verdict verdict, boolean keys) {
+        return new AuditReport(verdict, 12, 2, 11, 10, 1, 3, keys, true,
+                List.of(new LogStatus(new Origin("a", "b", "c", 0, 1), 12, Digest.ZERO, 9)), 1.25);
+    }
+
+    @Test
+    void rendersOneObject() {
+        String log = "\"logs\":[{\"origin\":\"a/b/c/0/1\",\"size\":12,\"checkpointed\":9,\"root\":\"" + "0".repeat(64) + "\"}],";
+        String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"partitions\":1,\"tail_leaves\":3,"
+                + "\"signatures_checked\":true,\"completions_checked\":true,";
+        assertThat(report(Verdict.VERIFIED, true).json())
+                .isEqualTo("{\"verdict\":\"ok\"," + counts + log + "\"seconds\":1.250}");
+        assertThat(report(new Undecided("LOG_EMPTY", "\"nothing\"\n"), true).json()).isEqualTo("{\"verdict\":\"undecided\","
+                + counts + log + "\"code\":\"LOG_EMPTY\",\"why\":\"\\\"nothing\\\"\\u000a\",\"seconds\":1.250}");
+        assertThat(report(new Refuted("LOG_X", "what", "aa", "bb", new Place("t", 3, 4)), true).json())
+                .isEqualTo("{\"verdict\":\"violated\"," + counts + log + "\"violation\":{\"code\":\"LOG_X\",\"what\":\"what\","
+                        + "\"expected\":\"aa\",\"got\":\"bb\",\"topic\":\"t\",\"partition\":3,\"offset\":4},\"seconds\":1.250}");
+    }
+
+    @Test
+    void rendersLinesForPeople() {
+        assertThat(report(new Refuted("LOG_X", "what", "aa", "bb", new Place("t", 3, 4)), false).text()).isEqualTo("""
+                12 leaves in 1 logs of 1 partitions: sequence, chain and hashes checked
+                2 checkpoints: roots checked, signatures NOT checked (no key given)
+                11 completions read, 10 agree with their leaf and open its commitments
+                3 leaves are newer than the last checkpoint
+                verdict: VIOLATED (1.3 s)
+                  t-3@4: LOG_X: what: expected aa, got bb
+                """);
+    }
+
+    @Test
+    void hasTheExitCodesOfTheCommand() {
+        assertThat(report(Verdict.VERIFIED, true).exitCode()).isZero();
+        assertThat(report(new Refuted("C", "w", "e", "g"), true).exitCode()).isEqualTo(1);
+        assertThat(report(new Undecided("C", "w"), true).exitCode()).isEqualTo(2);
+        assertThat(report(new Refuted("C", "w", "e", "g"), true).firstViolation()).isNotNull();
+    }
+
+    @Test
+    void optionsKeepPasswordsToThemselves() {
+        AuditOptions options = new AuditOptions(Map.of("sasl.jaas.config", "secret"), "audit", null, null, List.of());
+        assertThat(options.toString()).doesNotContain("secret");
+    }
+}
