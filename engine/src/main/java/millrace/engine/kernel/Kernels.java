@@ -65,11 +65,33 @@ public interface Kernels extends AutoCloseable {
     /// Causal attention over the cache: `out[t][h] = softmax(scale · q[t][h] · K) V`, K and V as the cache stores them,
     /// positions up to the row's own. `kvHeads` divides `heads`; head `h` reads KV head `h / (heads / kvHeads)`.
     void attend(
-            CacheShape.Grouped shape, CacheBatch batch, long layerOffset, int heads, int kvHeads, float scale, Rows q, Rows out);
+            CacheShape.Grouped shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            int kvHeads,
+            float scale,
+            Rows q,
+            Rows out);
 
-    /// The same over latents: a query is `[rank + ropeDim]` wide and meets latent and rotated key as one vector; the
-    /// value is the latent, so `out` is `[rows][heads · rank]`.
-    void attend(CacheShape.Latent shape, CacheBatch batch, long layerOffset, int heads, float scale, Rows q, Rows out);
+    /// The same over latents: a query is a latent part and a rotated part, which meet latent and rotated key as one vector
+    /// of `rank + ropeDim`; the value is the latent.
+    ///
+    /// @param latentQ `[rows][heads · rank]`
+    /// @param q `[rows][heads · headDim]`; the last `ropeDim` dimensions of each head are the rotated part
+    /// @param out `[rows][heads · rank]`
+    void attend(
+            CacheShape.Latent shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Rows out);
+
+    /// Copies rows in ascending order: `y[i] = x[sources[i]]`; `y` may be `x` if `sources[i] ≥ i`.
+    void gather(Rows y, Rows x, int[] sources, int rows);
 
     /// Weighted sums of expert outputs: `y[t] = Σⱼ weights[t][j] · x[slots[t][j]] + shared[t]`, j ascending.
     ///

@@ -25,6 +25,7 @@ final class CpuAttention implements ThreadTeam.Task {
     private @Nullable CacheShape shape;
     private @Nullable CacheBatch batch;
     private @Nullable Rows q;
+    private @Nullable Rows ropeQ;
     private @Nullable Rows out;
     private long layerOffset;
     private int kvHeads;
@@ -43,33 +44,61 @@ final class CpuAttention implements ThreadTeam.Task {
         }
     }
 
-    /// Sets the next operation; returns the number of its units.
+    /// Sets the next operation over keys and values; returns the number of its units.
     int prepare(
-            CacheShape cacheShape, CacheBatch cacheBatch, long offset, int heads, int kv, float factor, Rows queries, Rows result) {
-        shape = cacheShape;
+            CacheShape.Grouped grouped,
+            CacheBatch cacheBatch,
+            long offset,
+            int heads,
+            int kv,
+            float factor,
+            Rows queries,
+            Rows result) {
+        keyDim = grouped.headDim();
+        valueDim = grouped.headDim();
+        valueLanes = grouped.valueLanes();
+        if (heads % kv != 0 || queries.width() != heads * keyDim || result.width() != heads * valueDim) {
+            throw new IllegalArgumentException("attention: %d heads of %d, %d KV heads, query width %d, output width %d"
+                    .formatted(heads, keyDim, kv, queries.width(), result.width()));
+        }
+        shape = grouped;
+        q = queries;
+        ropeQ = null;
+        kvHeads = kv;
+        return prepare(cacheBatch, offset, heads, factor, result);
+    }
+
+    /// Sets the next operation over latents; returns the number of its units.
+    int prepare(
+            CacheShape.Latent latent,
+            CacheBatch cacheBatch,
+            long offset,
+            int heads,
+            float factor,
+            Rows latentQueries,
+            Rows queries,
+            Rows result) {
+        keyDim = latent.rank() + latent.ropeDim();
+        valueDim = latent.rank();
+        valueLanes = latent.latentLanes();
+        int width = heads * valueDim;
+        if (latentQueries.width() != width || queries.width() % heads != 0 || result.width() != width) {
+            throw new IllegalArgumentException("attention: %d heads, rank %d, query widths %d and %d, output width %d"
+                    .formatted(heads, valueDim, latentQueries.width(), queries.width(), result.width()));
+        }
+        shape = latent;
+        q = latentQueries;
+        ropeQ = queries;
+        kvHeads = 1;
+        return prepare(cacheBatch, offset, heads, factor, result);
+    }
+
+    private int prepare(CacheBatch cacheBatch, long offset, int heads, float factor, Rows result) {
         batch = cacheBatch;
         layerOffset = offset;
-        kvHeads = kv;
-        group = heads / kv;
+        group = heads / kvHeads;
         scale = factor;
-        q = queries;
         out = result;
-        switch (cacheShape) {
-            case CacheShape.Grouped s -> {
-                keyDim = s.headDim();
-                valueDim = s.headDim();
-                valueLanes = s.valueLanes();
-            }
-            case CacheShape.Latent s -> {
-                keyDim = s.rank() + s.ropeDim();
-                valueDim = s.rank();
-                valueLanes = s.latentLanes();
-            }
-        }
-        if (heads % kv != 0 || queries.width() != heads * keyDim || result.width() != heads * valueDim) {
-            throw new IllegalArgumentException("attention: %d heads, %d KV heads, query width %d, output width %d"
-                    .formatted(heads, kv, queries.width(), result.width()));
-        }
         if (firstUnit.length <= cacheBatch.count()) {
             firstUnit = new int[cacheBatch.capacity() + 1];
         }
@@ -147,10 +176,16 @@ final class CpuAttention implements ThreadTeam.Task {
 
     private void gather(int firstRow, int head, int first, int count, float[] queries) {
         Rows from = Objects.requireNonNull(q);
+        int width = ropeQ == null ? keyDim : valueDim;
         for (int i = 0; i < count; i++) {
             int row = firstRow + (first + i) / group;
-            int column = (head * group + (first + i) % group) * keyDim;
-            System.arraycopy(from.values(), from.at(row) + column, queries, i * keyDim, keyDim);
+            int queryHead = head * group + (first + i) % group;
+            System.arraycopy(from.values(), from.at(row) + queryHead * width, queries, i * keyDim, width);
+            if (ropeQ != null) {
+                int dim = ropeQ.width() / group;
+                int rope = ropeQ.at(row) + (queryHead + 1) * dim - (keyDim - width);
+                System.arraycopy(ropeQ.values(), rope, queries, i * keyDim + width, keyDim - width);
+            }
         }
     }
 

@@ -153,8 +153,16 @@ public final class CpuKernels implements Kernels {
 
     @Override
     public void attend(
-            CacheShape.Latent shape, CacheBatch batch, long layerOffset, int heads, float scale, Rows q, Rows out) {
-        runAttention(attention.prepare(shape, batch, layerOffset, heads, 1, scale, q, out), batch, q.width());
+            CacheShape.Latent shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Rows out) {
+        int units = attention.prepare(shape, batch, layerOffset, heads, scale, latentQ, q, out);
+        runAttention(units, batch, latentQ.width());
     }
 
     private void runAttention(int units, CacheBatch batch, int width) {
@@ -166,6 +174,17 @@ public final class CpuKernels implements Kernels {
             team.runAlone(attention, units);
         } else {
             team.run(attention, units);
+        }
+    }
+
+    @Override
+    public void gather(Rows y, Rows x, int[] sources, int rows) {
+        requireRows(y, rows);
+        if (x.width() != y.width()) {
+            throw new IllegalArgumentException("gather: rows of " + x.width() + " into rows of " + y.width());
+        }
+        for (int i = 0; i < rows; i++) {
+            System.arraycopy(x.values(), x.at(sources[i]), y.values(), y.at(i), y.width());
         }
     }
 

@@ -1,0 +1,62 @@
+package millrace.engine.model;
+
+import java.util.List;
+import millrace.engine.kernel.Matrix;
+import org.jspecify.annotations.Nullable;
+
+/// The tensors of one layer, by role. Norm weights and biases are F32.
+///
+/// @param inputNorm before attention
+/// @param attentionOutputNorm after attention, before the residual is added; only in [ModelFamily#GLM4]
+/// @param feedForwardNorm before the feed-forward part (`post_attention_layernorm` in every family)
+/// @param feedForwardOutputNorm after it; only in [ModelFamily#GLM4]
+record LayerWeights(
+        float[] inputNorm,
+        Attention attention,
+        float @Nullable [] attentionOutputNorm,
+        float[] feedForwardNorm,
+        FeedForward feedForward,
+        float @Nullable [] feedForwardOutputNorm) {
+
+    sealed interface Attention {}
+
+    /// Grouped-query attention. Biases and per-head norms are present by family.
+    record Grouped(
+            Matrix q,
+            Matrix k,
+            Matrix v,
+            float @Nullable [] qBias,
+            float @Nullable [] kBias,
+            float @Nullable [] vBias,
+            float @Nullable [] qNorm,
+            float @Nullable [] kNorm,
+            Matrix output)
+            implements Attention {}
+
+    /// Latent attention, absorbed: per head `keyUp = W_UKᵀ` `[rank][nope]` takes a query into the latent space, and
+    /// `valueUp = W_UV` `[vHeadDim][rank]` takes a mixture of latents out of it.
+    ///
+    /// @param queryDown null if queries are projected directly by `query`
+    /// @param query from the query latent, or from the hidden state
+    record Latent(
+            @Nullable Matrix queryDown,
+            float @Nullable [] queryNorm,
+            Matrix query,
+            Matrix keyValueDown,
+            float[] latentNorm,
+            List<Matrix> keyUp,
+            List<Matrix> valueUp,
+            Matrix output)
+            implements Attention {}
+
+    sealed interface FeedForward {}
+
+    /// `down(silu(gate(x)) ⊙ up(x))`.
+    record Mlp(Matrix gate, Matrix up, Matrix down) implements FeedForward {}
+
+    /// Routed experts and one shared one.
+    ///
+    /// @param router `[experts][hidden]`
+    /// @param correctionBias F32 as stored
+    record Mixture(Matrix router, float[] correctionBias, List<Mlp> experts, Mlp shared) implements FeedForward {}
+}

@@ -1,0 +1,217 @@
+package millrace.engine.model;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.List;
+import millrace.engine.kernel.BFloat16;
+import millrace.engine.kernel.DType;
+import millrace.engine.kernel.Kernels;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.weights.ModelFiles;
+import millrace.engine.weights.StoredTensor;
+import org.jspecify.annotations.Nullable;
+
+/// All weights of a model, repacked for the kernels, in memory outside the heap.
+///
+/// Matrices keep the precision of the file: BF16 stays BF16, F16 and F32 become F32. The files may be closed afterwards.
+public final class ModelWeights implements AutoCloseable {
+    private final Arena arena;
+    private final Matrix embedding;
+    private final Matrix lmHead;
+    private final float[] finalNorm;
+    private final List<LayerWeights> layers;
+
+    private ModelWeights(
+            Arena arena, Matrix embedding, Matrix lmHead, float[] finalNorm, List<LayerWeights> layers) {
+        this.arena = arena;
+        this.embedding = embedding;
+        this.lmHead = lmHead;
+        this.finalNorm = finalNorm;
+        this.layers = List.copyOf(layers);
+    }
+
+    /// Repacks every tensor that the config asks for; [TensorExpectation#check] must have passed.
+    ///
+    /// @throws millrace.engine.BackendException `MEMORY_EXHAUSTED`
+    public static ModelWeights load(ModelConfig config, ModelFiles files, Kernels kernels) {
+        Arena arena = Arena.ofShared();
+        try {
+            return new Loader(config, files, kernels, arena).load();
+        } catch (RuntimeException | Error e) {
+            arena.close();
+            throw e;
+        }
+    }
+
+    /// Rows are tokens; decoded row by row.
+    Matrix embedding() {
+        return embedding;
+    }
+
+    /// The same matrix as the embedding if they are tied.
+    Matrix lmHead() {
+        return lmHead;
+    }
+
+    float[] finalNorm() {
+        return finalNorm;
+    }
+
+    LayerWeights layer(int layer) {
+        return layers.get(layer);
+    }
+
+    /// Frees the memory. No transformer may use these weights afterwards.
+    @Override
+    public void close() {
+        arena.close();
+    }
+
+    private static final class Loader {
+        private static final ValueLayout.OfInt WORD =
+                ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+        private static final ValueLayout.OfShort HALF =
+                ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+
+        private final ModelConfig config;
+        private final ModelFiles files;
+        private final Kernels kernels;
+        private final Arena arena;
+
+        Loader(ModelConfig config, ModelFiles files, Kernels kernels, Arena arena) {
+            this.config = config;
+            this.files = files;
+            this.kernels = kernels;
+            this.arena = arena;
+        }
+
+        ModelWeights load() {
+            String p = config.tensorPrefix();
+            Matrix embedding = matrix(p + "embed_tokens.weight");
+            Matrix lmHead = config.tieWordEmbeddings() ? embedding : matrix(config.lmHeadName());
+            List<LayerWeights> layers = new ArrayList<>();
+            for (int layer = 0; layer < config.numHiddenLayers(); layer++) {
+                layers.add(layer(layer, p + "layers." + layer + "."));
+            }
+            return new ModelWeights(arena, embedding, lmHead, vector(p + "norm.weight"), layers);
+        }
+
+        private LayerWeights layer(int layer, String p) {
+            boolean outputNorms = config.family() == ModelFamily.GLM4;
+            MlaConfig mla = config.mla();
+            return new LayerWeights(
+                    vector(p + "input_layernorm.weight"),
+                    mla == null ? grouped(p + "self_attn.") : latent(mla, p + "self_attn."),
+                    outputNorms ? vector(p + "post_self_attn_layernorm.weight") : null,
+                    vector(p + "post_attention_layernorm.weight"),
+                    feedForward(layer, p + "mlp."),
+                    outputNorms ? vector(p + "post_mlp_layernorm.weight") : null);
+        }
+
+        private LayerWeights.Grouped grouped(String p) {
+            return new LayerWeights.Grouped(
+                    matrix(p + "q_proj.weight"),
+                    matrix(p + "k_proj.weight"),
+                    matrix(p + "v_proj.weight"),
+                    vectorIf(config.attentionBias(), p + "q_proj.bias"),
+                    vectorIf(config.attentionBias(), p + "k_proj.bias"),
+                    vectorIf(config.attentionBias(), p + "v_proj.bias"),
+                    vectorIf(config.useQkNorm(), p + "q_norm.weight"),
+                    vectorIf(config.useQkNorm(), p + "k_norm.weight"),
+                    matrix(p + "o_proj.weight"));
+        }
+
+        private LayerWeights.Latent latent(MlaConfig mla, String p) {
+            boolean direct = mla.qLoraRank() == 0;
+            // Per head: rows that make un-rotated keys, then rows that make values.
+            StoredTensor up = files.tensor(p + "kv_b_proj.weight");
+            int rank = mla.kvLoraRank();
+            int nope = mla.qkNopeHeadDim();
+            int v = mla.vHeadDim();
+            List<Matrix> keyUp = new ArrayList<>();
+            List<Matrix> valueUp = new ArrayList<>();
+            for (int head = 0; head < config.numAttentionHeads(); head++) {
+                long first = (long) head * (nope + v) * rank;
+                keyUp.add(pack(new Matrix.Source(up.dtype(), up.data(), rank, nope, first, 1, rank)));
+                long values = first + (long) nope * rank;
+                valueUp.add(pack(new Matrix.Source(up.dtype(), up.data(), v, rank, values, rank, 1)));
+            }
+            return new LayerWeights.Latent(
+                    direct ? null : matrix(p + "q_a_proj.weight"),
+                    direct ? null : vector(p + "q_a_layernorm.weight"),
+                    matrix(p + (direct ? "q_proj.weight" : "q_b_proj.weight")),
+                    matrix(p + "kv_a_proj_with_mqa.weight"),
+                    vector(p + "kv_a_layernorm.weight"),
+                    List.copyOf(keyUp),
+                    List.copyOf(valueUp),
+                    matrix(p + "o_proj.weight"));
+        }
+
+        private LayerWeights.FeedForward feedForward(int layer, String p) {
+            MoeConfig moe = config.moe();
+            if (moe == null || !config.isSparse(layer)) {
+                return config.family() == ModelFamily.GLM4 ? fusedMlp(p) : mlp(p);
+            }
+            List<LayerWeights.Mlp> experts = new ArrayList<>();
+            for (int expert = 0; expert < moe.nRoutedExperts(); expert++) {
+                experts.add(mlp(p + "experts." + expert + "."));
+            }
+            return new LayerWeights.Mixture(
+                    matrix(p + "gate.weight"),
+                    vector(p + "gate.e_score_correction_bias"),
+                    List.copyOf(experts),
+                    mlp(p + "shared_experts."));
+        }
+
+        private LayerWeights.Mlp mlp(String p) {
+            return new LayerWeights.Mlp(
+                    matrix(p + "gate_proj.weight"), matrix(p + "up_proj.weight"), matrix(p + "down_proj.weight"));
+        }
+
+        /// Gate and up in one tensor, the gate's rows first.
+        private LayerWeights.Mlp fusedMlp(String p) {
+            StoredTensor both = files.tensor(p + "gate_up_proj.weight");
+            int inner = config.intermediateSize();
+            int hidden = config.hiddenSize();
+            return new LayerWeights.Mlp(
+                    pack(new Matrix.Source(both.dtype(), both.data(), inner, hidden, 0, hidden, 1)),
+                    pack(new Matrix.Source(
+                            both.dtype(), both.data(), inner, hidden, (long) inner * hidden, hidden, 1)),
+                    matrix(p + "down_proj.weight"));
+        }
+
+        private Matrix matrix(String name) {
+            StoredTensor tensor = files.tensor(name);
+            long[] shape = tensor.shape();
+            return pack(Matrix.Source.rowMajor(
+                    tensor.dtype(), tensor.data(), Math.toIntExact(shape[0]), Math.toIntExact(shape[1])));
+        }
+
+        private Matrix pack(Matrix.Source source) {
+            return kernels.pack(source, arena);
+        }
+
+        private float @Nullable [] vectorIf(boolean present, String name) {
+            return present ? vector(name) : null;
+        }
+
+        private float[] vector(String name) {
+            StoredTensor tensor = files.tensor(name);
+            MemorySegment data = tensor.data();
+            float[] values = new float[Math.toIntExact(tensor.elements())];
+            DType dtype = tensor.dtype();
+            for (int i = 0; i < values.length; i++) {
+                values[i] = switch (dtype) {
+                    case BF16 -> BFloat16.toFloat(data.get(HALF, 2L * i));
+                    case F16 -> Float.float16ToFloat(data.get(HALF, 2L * i));
+                    case F32 -> Float.intBitsToFloat(data.get(WORD, 4L * i));
+                    default -> throw new IllegalStateException(name + ": cannot compute with " + dtype);
+                };
+            }
+            return values;
+        }
+    }
+}

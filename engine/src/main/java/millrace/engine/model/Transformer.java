@@ -1,0 +1,169 @@
+package millrace.engine.model;
+
+import millrace.engine.KvFormat;
+import millrace.engine.batch.StepModel;
+import millrace.engine.batch.StepPlan;
+import millrace.engine.kernel.CacheBatch;
+import millrace.engine.kernel.Kernels;
+import millrace.engine.kernel.Projections;
+import millrace.engine.kernel.Rows;
+import millrace.engine.kv.KvLayout;
+import millrace.engine.kv.PagePool;
+import millrace.engine.kv.PageTable;
+
+/// The forward pass: the rows of a step, whatever sequences they belong to, through all layers at once.
+///
+/// ```
+///  tokens ─▶ embedding ─▶ x
+///  each layer:   x += attention(norm(x))        keys and values of the rows go into their pages first
+///                x += feedForward(norm(x))
+///  rows that want logits ─▶ norm ─▶ lmHead ─▶ logits
+/// ```
+///
+/// A row's result depends on its tokens up to its position and on nothing else: not on the other rows, on how its
+/// sequence was cut into steps, on threads, or on the backend. [Kernels] says why. A step allocates nothing after the
+/// first few. One thread at a time.
+public final class Transformer implements StepModel {
+    private final ModelConfig config;
+    private final ModelWeights weights;
+    private final Kernels kernels;
+    private final Attention attention;
+    private final FeedForward feedForward;
+    private final RotaryEmbedding rotary;
+    private final int maxRows;
+    private final int[] tokens;
+    private final int[] wantedRows;
+    private final Rows x; // [row][hiddenSize], the residual stream
+    private final Rows normed; // [row][hiddenSize]
+    private final Rows delta; // [row][hiddenSize], what a part adds
+    private final Rows angles; // [row][rotaryDim]
+    private final Rows logits; // [logit row][vocabSize]
+    private final Projections head = new Projections(1);
+    private final CacheBatch batch;
+    private final CacheBatch wantedBatch;
+
+    /// @param maxRows the most rows of a step
+    /// @param maxLogitRows the most of them that want logits
+    public Transformer(
+            ModelConfig config, ModelWeights weights, PagePool pool, Kernels kernels, int maxRows, int maxLogitRows) {
+        if (!pool.layout().equals(kvLayout(config, pool.layout().format()))) {
+            throw new IllegalArgumentException("transformer: a KV cache of another model: " + pool.layout());
+        }
+        this.config = config;
+        this.weights = weights;
+        this.kernels = kernels;
+        this.maxRows = maxRows;
+        attention = Attention.of(config, pool.layout(), kernels, maxRows);
+        feedForward = new FeedForward(config, kernels, maxRows);
+        rotary = new RotaryEmbedding(config.rope());
+        tokens = new int[maxRows];
+        wantedRows = new int[maxRows];
+        x = Rows.allocate(maxRows, config.hiddenSize());
+        normed = Rows.allocate(maxRows, config.hiddenSize());
+        delta = Rows.allocate(maxRows, config.hiddenSize());
+        angles = Rows.allocate(maxRows, rotary.rotaryDim());
+        logits = Rows.allocate(maxLogitRows, config.vocabSize());
+        batch = new CacheBatch(maxRows);
+        wantedBatch = new CacheBatch(maxRows);
+    }
+
+    /// What a page of this model's cache holds.
+    public static KvLayout kvLayout(ModelConfig config, KvFormat format) {
+        MlaConfig mla = config.mla();
+        return mla == null
+                ? KvLayout.grouped(format, config.numHiddenLayers(), config.numKeyValueHeads(), config.headDim())
+                : KvLayout.latent(format, config.numHiddenLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
+    }
+
+    @Override
+    public float[] logits() {
+        return logits.values();
+    }
+
+    @Override
+    public int vocabSize() {
+        return config.vocabSize();
+    }
+
+    @Override
+    public int forward(StepPlan plan) {
+        int rows = read(plan);
+        if (rows == 0) {
+            return 0;
+        }
+        float eps = config.rmsNormEps();
+        kernels.embed(x, weights.embedding(), tokens, rows);
+        int lastLayer = config.numHiddenLayers() - 1;
+        for (int layer = 0; layer <= lastLayer; layer++) {
+            LayerWeights w = weights.layer(layer);
+
+            kernels.rmsNorm(normed, x, w.inputNorm(), eps, rows, 1);
+            attention.write(w, layer, normed, rows, angles, batch);
+            CacheBatch readers = batch;
+            if (layer == lastLayer) {
+                // Keys and values of every row are in the cache: from here on only rows with logits matter.
+                readers = wantedBatch;
+                rows = plan.logitRowCount();
+                if (rows == 0) {
+                    return 0;
+                }
+                attention.keep(wantedRows, rows);
+                kernels.gather(x, x, wantedRows, rows);
+            }
+            attention.read(w, layer, rows, readers, delta);
+            if (w.attentionOutputNorm() != null) {
+                kernels.rmsNorm(delta, delta, w.attentionOutputNorm(), eps, rows, 1);
+            }
+            kernels.add(x, delta, rows);
+
+            kernels.rmsNorm(normed, x, w.feedForwardNorm(), eps, rows, 1);
+            feedForward.run(w.feedForward(), normed, rows, delta);
+            if (w.feedForwardOutputNorm() != null) {
+                kernels.rmsNorm(delta, delta, w.feedForwardOutputNorm(), eps, rows, 1);
+            }
+            kernels.add(x, delta, rows);
+        }
+        kernels.rmsNorm(normed, x, weights.finalNorm(), eps, rows, 1);
+        kernels.project(head.clear().add(logits, weights.lmHead(), null, normed, rows));
+        return rows;
+    }
+
+    /// Takes the plan over: tokens, angles, and the segments of all rows and of those with logits.
+    private int read(StepPlan plan) {
+        int rows = plan.rowCount();
+        if (rows > maxRows || plan.logitRowCount() > logits.capacity()) {
+            throw new IllegalArgumentException("step: expected at most %d rows, %d with logits, got %d and %d"
+                    .formatted(maxRows, logits.capacity(), rows, plan.logitRowCount()));
+        }
+        for (int row = 0; row < rows; row++) {
+            int token = plan.token(row);
+            if (token < 0 || token >= config.vocabSize()) {
+                throw new IllegalArgumentException(
+                        "step: expected tokens below " + config.vocabSize() + ", got " + token + " in row " + row);
+            }
+            tokens[row] = token;
+            rotary.angles(plan.position(row), angles.values(), angles.at(row));
+        }
+        batch.clear();
+        wantedBatch.clear();
+        int wanted = 0;
+        for (int s = 0; s < plan.segmentCount(); s++) {
+            PageTable pages = plan.pages(s);
+            int n = plan.rows(s);
+            int start = plan.startPosition(s);
+            batch.add(pages.addresses(), pages.pageCount(), plan.firstRow(s), n, start);
+            int skipped = switch (plan.wanted(s)) {
+                case NONE -> n;
+                case LAST -> n - 1;
+                case ALL -> 0;
+            };
+            if (skipped < n) {
+                wantedBatch.add(pages.addresses(), pages.pageCount(), wanted, n - skipped, start + skipped);
+            }
+            for (int i = skipped; i < n; i++) {
+                wantedRows[wanted++] = plan.firstRow(s) + i;
+            }
+        }
+        return rows;
+    }
+}
