@@ -7,6 +7,7 @@ import java.util.OptionalInt;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
+import millrace.schemas.RecordModel;
 import millrace.streams.registry.server.SchemaTexts;
 import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.Schema;
@@ -40,7 +41,7 @@ public final class AvroDecoder<T extends SpecificRecord> {
     public AvroDecoder(SchemaRegistryClient registry, Class<T> type) {
         this.registry = registry;
         this.type = type;
-        this.model = new SpecificData(type.getClassLoader());
+        this.model = RecordModel.instance();
         this.schema = model.getSchema(type);
     }
 
@@ -83,15 +84,16 @@ public final class AvroDecoder<T extends SpecificRecord> {
     /// @throws RegistryException `REGISTRY_*`: the registry gave no usable answer about the schema id
     public T decode(byte @Nullable [] bytes) {
         if (bytes == null) {
-            throw new DecodeException("SCHEMA_NULL", "%s: expected a record, got no value".formatted(type.getSimpleName()));
+            throw noValue();
         }
         if (bytes.length < PREFIX) {
-            throw new DecodeException("SCHEMA_TOO_SHORT", ("%s: expected byte 0, a schema id of 4 bytes and a record, got %d"
-                    + " bytes; serialize with Confluent's wire format").formatted(type.getSimpleName(), bytes.length));
+            String message = "%s: expected byte 0, a schema id of 4 bytes and a record, got %d bytes;"
+                    + " serialize with Confluent's wire format";
+            throw new DecodeException("SCHEMA_TOO_SHORT", message.formatted(type.getSimpleName(), bytes.length));
         }
         if (bytes[0] != 0) {
-            throw new DecodeException("SCHEMA_MAGIC", ("%s: expected magic byte 0, got %d; serialize with Confluent's wire"
-                    + " format").formatted(type.getSimpleName(), bytes[0] & 0xff));
+            String message = "%s: expected magic byte 0, got %d; serialize with Confluent's wire format";
+            throw new DecodeException("SCHEMA_MAGIC", message.formatted(type.getSimpleName(), bytes[0] & 0xff));
         }
         int id = id(bytes);
         return body("schema id " + id, reader(id), bytes, PREFIX);
@@ -104,7 +106,7 @@ public final class AvroDecoder<T extends SpecificRecord> {
             return decode(bytes);
         }
         if (bytes == null) {
-            throw new DecodeException("SCHEMA_NULL", "%s: expected a record, got no value".formatted(type.getSimpleName()));
+            throw noValue();
         }
         if (schemaIdHeader.length == PREFIX && schemaIdHeader[0] == 0) {
             int id = id(schemaIdHeader);
@@ -117,6 +119,11 @@ public final class AvroDecoder<T extends SpecificRecord> {
         ByteBuffer buffer = ByteBuffer.wrap(schemaIdHeader, 1, 16);
         UUID guid = new UUID(buffer.getLong(), buffer.getLong());
         return body("schema " + guid, reader(guid), bytes, 0);
+    }
+
+    private DecodeException noValue() {
+        return new DecodeException(
+                "SCHEMA_NULL", "%s: expected a record, got no value".formatted(type.getSimpleName()));
     }
 
     private static int id(byte[] bytes) {
@@ -168,14 +175,19 @@ public final class AvroDecoder<T extends SpecificRecord> {
             record = type.cast(reader.reader.read(null, decoder));
         } catch (IOException | AvroRuntimeException | IndexOutOfBoundsException | ClassCastException
                 | ArithmeticException | IllegalArgumentException | NullPointerException | IllegalStateException e) {
-            throw new DecodeException("AVRO_DECODE", "%s: %s: the body of %d bytes is not what the schema says: %s"
-                    .formatted(type.getSimpleName(), origin, bytes.length - offset, SchemaTexts.quote(e.getMessage(), 200)),
-                    e);
+            throw malformed(origin, bytes.length - offset, SchemaTexts.quote(e.getMessage(), 200), e);
         }
         if (!decoder.isEnd()) {
-            throw new DecodeException("AVRO_DECODE", "%s: %s: the body of %d bytes is not what the schema says: %d left over"
-                    .formatted(type.getSimpleName(), origin, bytes.length - offset, decoder.remainingBytes()));
+            throw malformed(origin, bytes.length - offset, decoder.remainingBytes() + " left over", null);
         }
         return record;
+    }
+
+    private DecodeException malformed(String origin, int length, String why, @Nullable Exception cause) {
+        String message = "%s: %s: the body of %d bytes is not what the schema says: %s"
+                .formatted(type.getSimpleName(), origin, length, why);
+        return cause == null
+                ? new DecodeException("AVRO_DECODE", message)
+                : new DecodeException("AVRO_DECODE", message, cause);
     }
 }

@@ -3,6 +3,7 @@ package millrace.streams.registry;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import millrace.schemas.RecordModel;
 import millrace.streams.registry.server.SchemaTexts;
 import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.Schema;
@@ -39,7 +40,7 @@ public final class AvroEncoder<T extends SpecificRecord> {
     /// @throws RegistryException when the registry does not give an id; `REGISTRY_REFUSED` when it says no
     public static <T extends SpecificRecord> AvroEncoder<T> open(
             SchemaRegistryClient registry, Class<T> type, String subject, AvroSerdeConfig config) {
-        SpecificData model = new SpecificData(type.getClassLoader());
+        SpecificData model = RecordModel.instance();
         Schema schema = model.getSchema(type);
         if (config.schemaId() != null) {
             return writingAs(config.schemaId(), schema, registry.byId(config.schemaId()), model);

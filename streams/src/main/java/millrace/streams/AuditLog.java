@@ -1,0 +1,119 @@
+package millrace.streams;
+
+import java.time.Duration;
+import java.util.Optional;
+import millrace.integrity.Digest;
+import millrace.integrity.Origin;
+import millrace.integrity.TreeState;
+import millrace.schemas.PreviousLog;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/// The Merkle log of one audit partition: its state in the store, in the transaction of the leaves.
+///
+/// Before it grows it is compared with what the audit topic holds. State that was lost or rolled back would begin a
+/// second log under the same name; that is refused, or begins a new epoch that names the old log.
+final class AuditLog {
+    static final String STORE = "tlog";
+    private static final Bytes KEY = Bytes.wrap(new byte[] {0});
+    private static final Logger LOG = LoggerFactory.getLogger(AuditLog.class);
+
+    private final KeyValueStore<Bytes, byte[]> store;
+    private TreeState state;
+    private @Nullable PreviousLog previous;
+    private boolean dirty;
+
+    /// The log's state and the audit topic do not agree.
+    static final class DivergedException extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        DivergedException(String message) {
+            super("LOG_STATE_DIVERGED: " + message);
+        }
+    }
+
+    private AuditLog(KeyValueStore<Bytes, byte[]> store, TreeState state) {
+        this.store = store;
+        this.state = state;
+    }
+
+    /// Opens the log of `origin.partition()`, whose epoch is taken from the store where there is one.
+    ///
+    /// @param patience how long a disagreement may last before it counts: commit markers reach the changelog and the
+    ///     audit partition at different moments
+    static AuditLog open(
+            KeyValueStore<Bytes, byte[]> store, Origin origin, AuditTail tail, Duration patience, boolean newEpoch) {
+        byte[] kept = store.get(KEY);
+        AuditLog log = new AuditLog(store, kept == null ? TreeState.start(origin) : TreeState.decode(kept));
+        long giveUpAt = System.nanoTime() + patience.toNanos();
+        Optional<AuditTail.Last> last = tail.last(origin.partition());
+        long pauseMs = 50;
+        while (!log.agrees(last) && System.nanoTime() < giveUpAt) {
+            try {
+                Thread.sleep(pauseMs);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new DivergedException("interrupted while waiting for the audit topic");
+            }
+            pauseMs = Math.min(1_000, pauseMs * 2);
+            last = tail.last(origin.partition());
+        }
+        if (!log.agrees(last)) {
+            log.diverged(last.orElse(null), newEpoch);
+        }
+        return log;
+    }
+
+    private boolean agrees(Optional<AuditTail.Last> last) {
+        if (last.isEmpty()) {
+            // A log that has grown and a topic that is empty: the topic was deleted, or made anew.
+            return state.size() == 0;
+        }
+        return state.size() > 0
+                && last.get().seq() == state.size() - 1
+                && last.get().leaf().equals(state.lastLeaf())
+                && last.get().origin().equals(state.origin().text());
+    }
+
+    private void diverged(AuditTail.@Nullable Last last, boolean newEpoch) {
+        String found = last == null ? "no leaf" : "leaf " + last.seq() + " of " + last.origin() + " (" + last.leaf().hex() + ")";
+        String kept = state.size() == 0 ? "no leaf"
+                : "leaf " + (state.size() - 1) + " of " + state.origin().text() + " (" + state.lastLeaf().hex() + ")";
+        if (!newEpoch) {
+            throw new DivergedException("audit partition " + state.origin().partition() + " ends with " + found
+                    + ", the log's state with " + kept + "; the state was lost or the topic changed. Find out why; to go on,"
+                    + " start once with -D audit.epoch.new=true, which begins a new epoch and says so in the log");
+        }
+        Origin before = last == null ? state.origin() : Origin.parse(last.origin());
+        Digest root = state.size() == 0 ? Digest.ZERO : state.frontier().root();
+        previous = new PreviousLog(before.text(), last == null ? state.size() : last.seq() + 1, root.toHash(), "STATE_LOST");
+        state = TreeState.start(before.nextEpoch());
+        LOG.warn("audit partition {}: began epoch {} after {} (state had {})", before.partition(), state.epoch(), found, kept);
+    }
+
+    TreeState state() {
+        return state;
+    }
+
+    /// The log before this epoch, until its EPOCH_START leaf was appended; then null.
+    @Nullable PreviousLog previous() {
+        return previous;
+    }
+
+    void append(Digest leaf) {
+        state = state.append(leaf);
+        previous = null;
+        dirty = true;
+    }
+
+    /// Puts the state into the store; to be called after the last append of a turn, before the thread may commit.
+    void save() {
+        if (dirty) {
+            store.put(KEY, state.encode());
+            dirty = false;
+        }
+    }
+}

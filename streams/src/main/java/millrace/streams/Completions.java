@@ -1,0 +1,99 @@
+package millrace.streams;
+
+import java.nio.ByteBuffer;
+import java.util.List;
+import java.util.Map;
+import millrace.engine.GenerationResult;
+import millrace.engine.ModelCard;
+import millrace.engine.Transcript;
+import millrace.integrity.Leaf;
+import millrace.integrity.TreeState;
+import millrace.schemas.AuditPosition;
+import millrace.schemas.Completion;
+import millrace.schemas.FinishReason;
+import millrace.schemas.Prompt;
+import millrace.schemas.Timings;
+import millrace.schemas.Usage;
+
+/// Writes completion records.
+final class Completions {
+    private final ModelCard card;
+
+    Completions(ModelCard card) {
+        this.card = card;
+    }
+
+    Completion answered(Outcome.Answered outcome, TreeState log, Leaf leaf, byte[] salt) {
+        GenerationResult result = outcome.result();
+        Prompt prompt = outcome.prompt();
+        millrace.engine.Timings timings = result.timings();
+        return Completion.newBuilder()
+                .setRequestId(prompt.getRequestId())
+                .setTenant(prompt.getTenant())
+                .setSessionId(prompt.getSessionId())
+                .setModel(card.name())
+                .setModelDigest(card.modelDigest())
+                .setText(result.text())
+                .setTokenIds(prompt.getReturnTokenIds() ? List.copyOf(result.tokenIds()) : null)
+                .setFinishReason(finish(result.reason()))
+                .setUsage(new Usage(
+                        result.usage().promptTokens(), result.usage().completionTokens(), result.usage().cachedPromptTokens()))
+                .setTimings(new Timings(
+                        timings.queuedNanos() / 1000, timings.firstTokenNanos() / 1000, timings.decodeNanos() / 1000))
+                .setErrorCode(result.errorCode())
+                .setErrorMessage(result.errorMessage())
+                .setSeed(outcome.prepared().request().sampling().seed())
+                .setAudit(position(log, leaf))
+                .setSalt(ByteBuffer.wrap(salt))
+                .setMetadata(prompt.getMetadata())
+                .build();
+    }
+
+    Completion rejected(Outcome.Rejected outcome, TreeState log, Leaf leaf, byte[] salt) {
+        Prompt prompt = outcome.prompt();
+        // What the checks may have refused is echoed in a form that cannot do harm downstream.
+        boolean metadataFits = !outcome.code().startsWith("PARAM_LIMIT") && !outcome.code().equals("PROMPT_TOO_LARGE");
+        return Completion.newBuilder()
+                .setRequestId(Intake.presentable(prompt.getRequestId()))
+                .setTenant(prompt.getTenant() == null ? null : Intake.presentable(prompt.getTenant()))
+                .setSessionId(prompt.getSessionId() == null ? null : Intake.presentable(prompt.getSessionId()))
+                .setModel(card.name())
+                .setModelDigest(card.modelDigest())
+                .setText("")
+                .setTokenIds(null)
+                .setFinishReason(FinishReason.rejected)
+                .setUsage(new Usage(0, 0, 0))
+                .setTimings(new Timings(0L, 0L, 0L))
+                .setErrorCode(outcome.code())
+                .setErrorMessage(outcome.message())
+                .setSeed(0L)
+                .setAudit(position(log, leaf))
+                .setSalt(ByteBuffer.wrap(salt))
+                .setMetadata(metadataFits ? prompt.getMetadata() : Map.of())
+                .build();
+    }
+
+    /// The same outcome as a failure, when the completion record is too large to be written.
+    Outcome.Answered tooLarge(Outcome.Answered outcome, int bytes, int maxBytes) {
+        GenerationResult result = outcome.result();
+        GenerationResult failed = new GenerationResult(
+                "", List.of(), millrace.engine.FinishReason.FAILED, result.usage(), result.timings(), "RESULT_TOO_LARGE",
+                "completion: expected a record of at most " + maxBytes + " bytes, got " + bytes + "; ask for fewer tokens",
+                Transcript.NONE);
+        Prompt lean = Prompt.newBuilder(outcome.prompt()).setMetadata(Map.of()).build();
+        return new Outcome.Answered(outcome.source(), lean, outcome.prepared(), failed);
+    }
+
+    static FinishReason finish(millrace.engine.FinishReason reason) {
+        return switch (reason) {
+            case STOP -> FinishReason.stop;
+            case LENGTH -> FinishReason.length;
+            case DEADLINE -> FinishReason.deadline;
+            case CANCELLED, FAILED -> FinishReason.failed;
+        };
+    }
+
+    private static AuditPosition position(TreeState log, Leaf leaf) {
+        return new AuditPosition(log.origin().text(), log.origin().partition(), log.size(), leaf.hash().toHash());
+    }
+}

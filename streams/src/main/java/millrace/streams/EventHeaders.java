@@ -1,0 +1,62 @@
+package millrace.streams;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.Set;
+import millrace.integrity.Leaf;
+import millrace.integrity.TreeState;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+
+/// Headers of what the service writes: CloudEvents 1.0 in binary mode, the position of the attestation, and what the
+/// prompt brought along, `traceparent` among it.
+final class EventHeaders {
+    private static final String COMPLETION_TYPE = "millrace.completion.v1";
+    /// Describe the prompt's own event, or are the service's to set.
+    private static final Set<String> NOT_COPIED = Set.of("content-type", Intake.TENANT_HEADER);
+    private static final String DLQ_PREFIX = "__streams.errors.";
+
+    private EventHeaders() {}
+
+    static Headers completion(Source source, String requestId, TreeState log, Leaf leaf, long nowMs) {
+        RecordHeaders headers = new RecordHeaders();
+        for (Header header : source.headers()) {
+            if (!header.key().startsWith("ce_") && !header.key().startsWith("attest-") && !NOT_COPIED.contains(header.key())) {
+                headers.add(header);
+            }
+        }
+        put(headers, "ce_specversion", "1.0");
+        put(headers, "ce_id", source.eventId().toString());
+        put(headers, "ce_type", COMPLETION_TYPE);
+        put(headers, "ce_source", "/" + log.origin().topic() + "/" + source.partition());
+        put(headers, "ce_time", Instant.ofEpochMilli(nowMs).toString());
+        put(headers, "ce_subject", requestId);
+        put(headers, "content-type", "application/avro");
+        put(headers, "attest-origin", log.origin().text());
+        put(headers, "attest-epoch", Integer.toString(log.epoch()));
+        put(headers, "attest-seq", Long.toString(log.size()));
+        put(headers, "attest-leaf", leaf.hash().hex());
+        return headers;
+    }
+
+    /// The names that Kafka Streams' own dead-letter queue uses, so that one tool reads both.
+    static Headers deadLetter(Outcome.Undecodable undecodable, int maxBytes) {
+        Source source = undecodable.source();
+        RecordHeaders headers = new RecordHeaders(source.headers().toArray());
+        put(headers, DLQ_PREFIX + "exception", undecodable.code());
+        put(headers, DLQ_PREFIX + "message", undecodable.message());
+        put(headers, DLQ_PREFIX + "topic", source.topic());
+        headers.add(DLQ_PREFIX + "partition", ByteBuffer.allocate(Integer.BYTES).putInt(source.partition()).array());
+        headers.add(DLQ_PREFIX + "offset", ByteBuffer.allocate(Long.BYTES).putLong(source.offset()).array());
+        if (source.value() != null && source.value().length > maxBytes) {
+            put(headers, "millrace-truncated-from-bytes", Integer.toString(source.value().length));
+        }
+        return headers;
+    }
+
+    private static void put(Headers headers, String name, String value) {
+        headers.add(name, value.getBytes(StandardCharsets.UTF_8));
+    }
+}

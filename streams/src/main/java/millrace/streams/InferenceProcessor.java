@@ -1,0 +1,322 @@
+package millrace.streams;
+
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import millrace.engine.FinishReason;
+import millrace.engine.Generation;
+import millrace.engine.GenerationResult;
+import millrace.engine.InvalidRequestException;
+import millrace.engine.PreparedPrompt;
+import millrace.engine.TextEngine;
+import millrace.schemas.Prompt;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.processor.api.RecordMetadata;
+import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.WindowStore;
+import org.apache.kafka.streams.state.WindowStoreIterator;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/// Takes prompts in, feeds the engine, and hands on what it answered. Submits and polls; never waits for the engine.
+///
+/// An accepted prompt is in the pending store from the transaction that consumes its input offset until the one that
+/// forwards its outcome, so at any crash it is in exactly one of: the input topic behind the committed offset, the
+/// pending store, the output topics. `init` submits again whatever is pending; a completion is a pure function of the
+/// prompt, so the second run gives the same bits.
+final class InferenceProcessor implements Processor<byte[], byte[], byte[], List<Outcome>> {
+    static final String PENDING_STORE = "pending";
+    static final String SEEN_STORE = "seen";
+    private static final Logger LOG = LoggerFactory.getLogger(InferenceProcessor.class);
+    private static final Duration EVERY_LOOP = Duration.ofMillis(1);
+    private static final long RETRY_UNREAD_NANOS = 100_000_000L;
+
+    /// What the processors of one process share.
+    record Shared(
+            TextEngine engine,
+            PromptDecoder decoder,
+            Intake.Limits limits,
+            WakeableClients clients,
+            ServiceMetrics metrics,
+            Runnable onEngineFailure,
+            Clock clock,
+            ServiceConfig config) {}
+
+    private record Work(Source source, Prompt prompt, PreparedPrompt prepared) {}
+
+    private record Ended(long offset, GenerationResult result) {}
+
+    private final Shared shared;
+    private final Intake intake;
+    private final Queue<Ended> ended = new ConcurrentLinkedQueue<>();
+    private final Map<Long, Work> inFlight = new HashMap<>();
+    private final Map<Long, Generation> generations = new HashMap<>();
+    private final ArrayDeque<Work> batch = new ArrayDeque<>();
+    /// Pending prompts whose schema the registry could not be asked for, oldest first.
+    private final ArrayDeque<Source> unread = new ArrayDeque<>();
+    private final List<Outcome> outcomes = new ArrayList<>();
+    private final int holdAt;
+    private final int batchSize;
+    private final long batchWaitNanos;
+    private final long dedupRetentionMs;
+
+    private ProcessorContext<byte[], List<Outcome>> context;
+    private KeyValueStore<Bytes, byte[]> pending;
+    private WindowStore<Bytes, byte[]> seen;
+    private WakeableClients.Poll poll;
+    private CommitPace commits;
+    private long batchSinceNanos;
+    private long retryUnreadAtNanos;
+    private volatile boolean closed;
+
+    @SuppressWarnings("NullAway.Init") // init() runs before any record
+    InferenceProcessor(Shared shared) {
+        this.shared = shared;
+        this.intake = new Intake(shared.engine(), shared.limits(), shared.clock());
+        this.holdAt = shared.config().integer("inflight.max");
+        this.batchSize = shared.config().integer("batch.max.size");
+        this.batchWaitNanos = shared.config().number("batch.max.wait.ms") * 1_000_000L;
+        this.dedupRetentionMs = shared.config().number("intake.dedup.retention.ms");
+    }
+
+    @Override
+    public void init(ProcessorContext<byte[], List<Outcome>> context) {
+        this.context = context;
+        pending = context.getStateStore(PENDING_STORE);
+        seen = context.getStateStore(SEEN_STORE);
+        poll = shared.clients().ofCurrentThread();
+        commits = new CommitPace(context, poll, shared.config().number("commit.gap.ms"));
+        CrashPoints.reach("restore");
+        resume();
+        context.schedule(EVERY_LOOP, PunctuationType.WALL_CLOCK_TIME, now -> turn());
+    }
+
+    /// Takes up what an earlier run of this task left pending.
+    private void resume() {
+        int resumed = 0;
+        try (KeyValueIterator<Bytes, byte[]> all = pending.all()) {
+            while (all.hasNext()) {
+                KeyValue<Bytes, byte[]> entry = all.next();
+                PendingPrompt prompt = PendingPrompt.decode(entry.value);
+                Source source = new Source(
+                        shared.config().string("topics.prompts"), context.taskId().partition(),
+                        PendingPrompt.offset(entry.key.get()), prompt.timestampMs(), prompt.key(), prompt.value(), prompt.headers());
+                admit(source, prompt.admitted());
+                resumed++;
+            }
+        }
+        if (resumed > 0) {
+            shared.metrics().resumed(resumed);
+            LOG.info("task {}: resumed {} pending prompts", context.taskId(), resumed);
+        }
+    }
+
+    @Override
+    public void process(Record<byte[], byte[]> record) {
+        RecordMetadata at = context.recordMetadata().orElseThrow();
+        Source source = new Source(
+                at.topic(), at.partition(), at.offset(), record.timestamp(), record.key(), record.value(), record.headers());
+        shared.metrics().received();
+        admit(source, false);
+        turn();
+    }
+
+    /// Reads, checks and queues one prompt; whatever keeps it from the engine becomes an outcome.
+    private void admit(Source source, boolean resumed) {
+        Prompt prompt;
+        try {
+            prompt = shared.decoder().decode(source);
+        } catch (PromptDecoder.UndecodableException e) {
+            end(new Outcome.Undecodable(source, e.code(), e.getMessage()));
+            return;
+        } catch (PromptDecoder.RegistryUnavailableException e) {
+            if (source.bytes() > shared.limits().maxBytes()) {
+                end(new Outcome.Undecodable(source, "PROMPT_TOO_LARGE", "record: expected at most "
+                        + shared.limits().maxBytes() + " bytes (intake.max.bytes), got " + source.bytes()));
+                return;
+            }
+            keep(source, false);
+            unread.add(source);
+            retryUnreadAtNanos = System.nanoTime() + RETRY_UNREAD_NANOS;
+            return;
+        }
+        Intake.Refusal refusal = intake.checkIdentity(prompt, source);
+        if (refusal == null && !resumed) {
+            byte[] digest = bodyDigest(prompt);
+            byte[] earlier = seenBefore(prompt);
+            if (earlier != null && Arrays.equals(earlier, digest)) {
+                shared.metrics().duplicate();
+                // Kept before, when its schema was not known: it is answered as what it repeats.
+                pending.delete(Bytes.wrap(PendingPrompt.storeKey(source.offset())));
+                return;
+            }
+            if (earlier != null) {
+                refusal = new Intake.Refusal("DUPLICATE_ID_CONFLICT", "request_id: it was used with another body within the last "
+                        + dedupRetentionMs / 1000 + " s; use a new id for a new prompt");
+            } else {
+                seen.put(seenKey(prompt), digest, shared.clock().millis());
+                refusal = intake.checkLimits(prompt, source);
+            }
+        }
+        if (refusal != null) {
+            end(new Outcome.Rejected(source, prompt, refusal.code(), refusal.message()));
+            return;
+        }
+        try {
+            Work work = new Work(source, prompt, intake.prepare(prompt, source));
+            if (!resumed) {
+                keep(source, true);
+            }
+            inFlight.put(source.offset(), work);
+            if (batch.isEmpty()) {
+                batchSinceNanos = System.nanoTime();
+            }
+            batch.add(work);
+        } catch (InvalidRequestException e) {
+            end(new Outcome.Rejected(source, prompt, e.code(), e.getMessage()));
+        }
+    }
+
+    private void keep(Source source, boolean admitted) {
+        PendingPrompt entry = new PendingPrompt(
+                admitted, source.timestampMs(), source.key(), source.value() == null ? new byte[0] : source.value(), source.headers());
+        pending.put(Bytes.wrap(PendingPrompt.storeKey(source.offset())), entry.encode());
+    }
+
+    private void end(Outcome outcome) {
+        outcomes.add(outcome);
+    }
+
+    /// One turn of the stream thread: feed the engine, take its results, hand on what has ended.
+    private void turn() {
+        retryUnread();
+        feed();
+        drain();
+        handOn();
+        int load = shared.engine().load();
+        if (load >= holdAt) {
+            poll.hold(true);
+        } else if (load <= holdAt * 3 / 4) {
+            poll.hold(false);
+        }
+        commits.tick();
+    }
+
+    private void retryUnread() {
+        if (unread.isEmpty() || System.nanoTime() < retryUnreadAtNanos) {
+            return;
+        }
+        List<Source> again = new ArrayList<>(unread);
+        unread.clear();
+        again.forEach(source -> admit(source, false));
+    }
+
+    private void feed() {
+        if (batch.isEmpty()) {
+            return;
+        }
+        boolean due = batch.size() >= batchSize || System.nanoTime() - batchSinceNanos >= batchWaitNanos;
+        if (!due) {
+            poll.deadline(batchSinceNanos + batchWaitNanos);
+            return;
+        }
+        shared.metrics().batch(batch.size());
+        for (Work work = batch.poll(); work != null; work = batch.poll()) {
+            long offset = work.source().offset();
+            generations.put(offset, shared.engine().submit(work.prepared(), result -> {
+                if (!closed) {
+                    ended.add(new Ended(offset, result));
+                    poll.signal();
+                }
+            }));
+        }
+    }
+
+    private void drain() {
+        for (Ended next = ended.poll(); next != null; next = ended.poll()) {
+            GenerationResult result = next.result();
+            if (result.reason() == FinishReason.FAILED && "ENGINE_FAILED".equals(result.errorCode())) {
+                // Not this prompt's fault: it stays pending for an engine that works.
+                shared.onEngineFailure().run();
+                continue;
+            }
+            Work work = inFlight.remove(next.offset());
+            generations.remove(next.offset());
+            if (work != null && result.reason() != FinishReason.CANCELLED) {
+                end(new Outcome.Answered(work.source(), work.prompt(), work.prepared(), result));
+            }
+        }
+    }
+
+    private void handOn() {
+        if (outcomes.isEmpty()) {
+            return;
+        }
+        CrashPoints.reach("before-forward");
+        for (Outcome outcome : outcomes) {
+            pending.delete(Bytes.wrap(PendingPrompt.storeKey(outcome.source().offset())));
+        }
+        context.forward(new Record<>(new byte[0], List.copyOf(outcomes), shared.clock().millis()));
+        outcomes.clear();
+        CrashPoints.reach("before-commit");
+        commits.wanted();
+    }
+
+    private byte[] seenBefore(Prompt prompt) {
+        long now = shared.clock().millis();
+        byte[] latest = null;
+        try (WindowStoreIterator<byte[]> uses = seen.fetch(seenKey(prompt), now - dedupRetentionMs, now)) {
+            while (uses.hasNext()) {
+                latest = uses.next().value;
+            }
+        }
+        return latest;
+    }
+
+    private static Bytes seenKey(Prompt prompt) {
+        String tenant = prompt.getTenant() == null ? "" : prompt.getTenant();
+        byte[] full = sha256((tenant + "\0" + prompt.getRequestId()).getBytes(java.nio.charset.StandardCharsets.UTF_8));
+        return Bytes.wrap(Arrays.copyOf(full, 16));
+    }
+
+    /// Digest of the record in this service's own schema: equal for equal prompts whatever schema they were written with.
+    private static byte[] bodyDigest(Prompt prompt) {
+        try {
+            return sha256(Prompt.getEncoder().encode(prompt).array());
+        } catch (java.io.IOException e) {
+            throw new java.io.UncheckedIOException("a decoded prompt can be encoded", e);
+        }
+    }
+
+    private static byte[] sha256(byte[] bytes) {
+        try {
+            return MessageDigest.getInstance("SHA-256").digest(bytes);
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException("every JDK has SHA-256", e);
+        }
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        generations.values().forEach(Generation::cancel);
+        generations.clear();
+        inFlight.clear();
+        batch.clear();
+    }
+}

@@ -1,0 +1,349 @@
+package millrace.streams;
+
+import io.micrometer.core.instrument.binder.kafka.KafkaStreamsMetrics;
+import io.micrometer.prometheusmetrics.PrometheusConfig;
+import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.time.Clock;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
+import millrace.engine.ModelCard;
+import millrace.engine.TextEngine;
+import millrace.integrity.NoteSigner;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.CheckpointRecord;
+import millrace.schemas.Completion;
+import millrace.schemas.Prompt;
+import millrace.streams.registry.AvroDecoder;
+import millrace.streams.registry.AvroEncoder;
+import millrace.streams.registry.AvroSerdeConfig;
+import millrace.streams.registry.SchemaRegistryClient;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.jspecify.annotations.Nullable;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/// The service in one process: checks the cluster, opens the engine, runs the topology, and stops in reverse.
+///
+/// A stream thread that fails stops Kafka Streams, which is then built anew after a pause: as the same member of the
+/// group, with the engine kept. An engine that fails, and a log that has diverged, end the service: a person must look.
+public final class InferenceService implements AutoCloseable {
+    private static final Logger LOG = LoggerFactory.getLogger(InferenceService.class);
+    private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(20);
+    private static final long MAX_PAUSE_MS = 30_000;
+
+    /// Opens the engine; benchmarks bring their own.
+    public interface EngineOpener {
+        TextEngine open(ServiceConfig config);
+    }
+
+    private final ServiceConfig config;
+    private final Deque<AutoCloseable> resources = new ArrayDeque<>();
+    private final PrometheusMeterRegistry meters = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
+    private final ServiceMetrics metrics = new ServiceMetrics(meters);
+    private final AtomicReference<KafkaStreams> streams = new AtomicReference<>();
+    private final AtomicReference<@Nullable Throwable> fatal = new AtomicReference<>();
+    private final Consumer<String> story;
+    private final Object changed = new Object();
+    private TextEngine engine;
+    private NoteSigner signer;
+    private SchemaRegistryClient registry;
+    private WakeableClients clients = new WakeableClients();
+    private AttestProcessor.Shared attest;
+    private RegistryPromptDecoder decoder;
+    private String instanceId = "";
+    private int healthPort = -1;
+    private volatile boolean stopping;
+    private volatile boolean started;
+
+    @SuppressWarnings("NullAway.Init") // start() is the only way to get one
+    private InferenceService(ServiceConfig config, Consumer<String> story) {
+        this.config = config;
+        this.story = story;
+    }
+
+    /// Starts the service and returns when it is ready to serve.
+    ///
+    /// @param mayCreateKey whether a missing key file is created
+    /// @param story gets the lines that tell of the start
+    public static InferenceService start(
+            ServiceConfig config, EngineOpener opener, boolean mayCreateKey, Consumer<String> story) {
+        InferenceService service = new InferenceService(config, story);
+        try {
+            service.begin(opener, mayCreateKey);
+            return service;
+        } catch (RuntimeException | Error e) {
+            service.close();
+            throw e;
+        }
+    }
+
+    private void begin(EngineOpener opener, boolean mayCreateKey) {
+        instanceId = InstanceId.of(Path.of(config.string("state.dir")));
+        story.accept("millrace " + Versions.millrace() + ", Java " + Runtime.version().feature() + ", Kafka " + Versions.kafka()
+                + ", instance " + instanceId);
+        engine = own(opener.open(config));
+        tellOfEngine();
+        signer = signer(mayCreateKey);
+        story.accept("audit key " + signer.vkey());
+        KafkaClients kafka = new KafkaClients(config);
+        String cluster;
+        try (Admin admin = kafka.admin()) {
+            cluster = clusterId(admin);
+            story.accept("cluster " + cluster + ": " + new Topics(config).ensure(admin));
+        }
+        registry = own(SchemaRegistryClient.open(config.registry()));
+        AttestProcessor.Encoders encoders = encoders();
+        AvroDecoder<Prompt> prompts = new AvroDecoder<>(registry, Prompt.class);
+        AvroEncoder.open(registry, Prompt.class, config.string("topics.prompts") + "-value", AvroSerdeConfig.of(config.registry()));
+        prompts.warm(config.string("topics.prompts") + "-value");
+        decoder = own(new RegistryPromptDecoder(prompts));
+        story.accept("schema registry " + config.registry().getOrDefault("schema.registry.url", "") + ": schemas registered");
+        ModelCard card = engine.card();
+        attest = new AttestProcessor.Shared(
+                new Attestations(card, config, instanceId, signer), new Completions(card), encoders, signer,
+                new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId),
+                config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), new SecureRandom(), config);
+        story.accept("limits: " + config.integer("inflight.max") + " prompts in flight, batch of "
+                + config.integer("engine.max.batch") + ", prompts of at most " + config.integer("intake.max.bytes")
+                + " bytes, at most " + config.integer("intake.max.tokens") + " new tokens, context of " + card.maxContext());
+        gauges();
+        if (config.integer("health.port") >= 0) {
+            HealthServer health = own(HealthServer.start(
+                    config.string("health.host"), config.integer("health.port"), this::health, meters));
+            healthPort = health.port();
+            story.accept("health and metrics on http://" + config.string("health.host") + ":" + healthPort);
+        }
+        startStreams();
+        awaitRunning(Duration.ofMinutes(5));
+        started = true;
+        story.accept("ready");
+    }
+
+    private void tellOfEngine() {
+        ModelCard card = engine.card();
+        story.accept("model " + card.name() + " (" + card.architecture() + ", " + card.parameters() + " parameters) " + card.modelDigest());
+        story.accept("backend " + card.backend() + ": " + card.backendReason());
+        story.accept("KV cache " + card.kvFormat() + ": " + card.kvCapacityTokens() + " tokens in " + card.kvBytes() + " bytes ("
+                + card.kvBytesPerToken() + " bytes per token)");
+    }
+
+    private <T extends AutoCloseable> T own(T resource) {
+        resources.push(resource);
+        return resource;
+    }
+
+    private NoteSigner signer(boolean mayCreate) {
+        String configured = config.string("audit.key.file");
+        Path file = configured.isBlank() ? Path.of(config.string("state.dir"), "audit.key") : Path.of(configured);
+        try {
+            return mayCreate
+                    ? NoteSigner.loadOrCreate(file, config.string("audit.origin"), new SecureRandom())
+                    : NoteSigner.load(file);
+        } catch (IOException e) {
+            throw new IllegalStateException("audit.key.file " + file + ": cannot be read (" + e
+                    + "); make a key with `millrace audit keygen`, or point to the one you have", e);
+        }
+    }
+
+    private AttestProcessor.Encoders encoders() {
+        AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
+        return new AttestProcessor.Encoders(
+                AvroEncoder.open(registry, Completion.class, config.string("topics.completions") + "-value", serde),
+                AvroEncoder.open(registry, AttestationRecord.class, config.string("topics.audit") + "-value", serde).schemaId(),
+                AvroEncoder.open(registry, CheckpointRecord.class, config.string("topics.checkpoints") + "-value", serde));
+    }
+
+    private static String clusterId(Admin admin) {
+        try {
+            return admin.describeCluster().clusterId().get();
+        } catch (ExecutionException e) {
+            throw new IllegalStateException("kafka.bootstrap.servers: the cluster did not answer ("
+                    + e.getCause().getMessage() + "); check the address and the security settings", e.getCause());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while asking the cluster", e);
+        }
+    }
+
+    private void gauges() {
+        metrics.gauge("millrace.inflight", engine::load);
+        metrics.gauge("millrace.kv.capacity.tokens", () -> engine.card().kvCapacityTokens());
+        metrics.gauge("millrace.up", () -> isServing() ? 1 : 0);
+    }
+
+    private void startStreams() {
+        clients = new WakeableClients();
+        InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
+                engine, decoder, Intake.Limits.of(config), clients, metrics, this::engineFailed, Clock.systemUTC(), config);
+        KafkaStreams next = new KafkaStreams(
+                InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients);
+        next.setUncaughtExceptionHandler(this::threadFailed);
+        next.setStateListener((to, from) -> {
+            LOG.debug("streams {} -> {}", from, to);
+            synchronized (changed) {
+                changed.notifyAll();
+            }
+        });
+        streams.set(next);
+        KafkaStreamsMetrics binder = new KafkaStreamsMetrics(next);
+        binder.bindTo(meters);
+        next.start();
+    }
+
+    private StreamThreadExceptionResponse threadFailed(Throwable e) {
+        LOG.error("a stream thread failed", e);
+        for (Throwable cause = e; cause != null; cause = cause.getCause()) {
+            if (cause instanceof AuditLog.DivergedException) {
+                fail(cause);
+            }
+        }
+        // Not REPLACE_THREAD: with static membership the old member would hold the tasks for the session's length.
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+    }
+
+    private void engineFailed() {
+        fail(new IllegalStateException("the engine failed; prompts in flight stay pending and are resumed at the next start"));
+    }
+
+    private void fail(Throwable why) {
+        if (fatal.compareAndSet(null, why)) {
+            LOG.error("the service stops: {}", why.getMessage());
+        }
+        synchronized (changed) {
+            changed.notifyAll();
+        }
+    }
+
+    private void awaitRunning(Duration patience) {
+        long until = System.nanoTime() + patience.toNanos();
+        synchronized (changed) {
+            while (streams.get().state() != KafkaStreams.State.RUNNING) {
+                Throwable why = fatal.get();
+                if (why != null) {
+                    throw new IllegalStateException(why.getMessage(), why);
+                }
+                if (streams.get().state() == KafkaStreams.State.ERROR || System.nanoTime() > until) {
+                    throw new IllegalStateException("Kafka Streams did not get ready: it is " + streams.get().state()
+                            + "; the log above says why");
+                }
+                try {
+                    changed.wait(100);
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                    throw new IllegalStateException("interrupted while starting", e);
+                }
+            }
+        }
+    }
+
+    /// Serves until `stop` is called or something fatal happens; builds Kafka Streams anew when it has failed.
+    ///
+    /// @return null after `stop`, else what was fatal
+    public @Nullable Throwable run() throws InterruptedException {
+        long pauseMs = 1_000;
+        long lastFailureNanos = System.nanoTime();
+        while (!stopping && fatal.get() == null) {
+            synchronized (changed) {
+                changed.wait(1_000);
+            }
+            KafkaStreams.State state = streams.get().state();
+            if (!stopping && fatal.get() == null && (state == KafkaStreams.State.ERROR || state == KafkaStreams.State.NOT_RUNNING)) {
+                if (System.nanoTime() - lastFailureNanos > Duration.ofMinutes(5).toNanos()) {
+                    pauseMs = 1_000;
+                }
+                lastFailureNanos = System.nanoTime();
+                LOG.warn("Kafka Streams is {}; starting it again in {} ms", state, pauseMs);
+                streams.get().close(CLOSE_TIMEOUT);
+                Thread.sleep(pauseMs);
+                pauseMs = Math.min(MAX_PAUSE_MS, pauseMs * 2);
+                if (!stopping) {
+                    startStreams();
+                }
+            }
+        }
+        return fatal.get();
+    }
+
+    /// Makes `run` return; `close` does the rest.
+    public void stop() {
+        stopping = true;
+        synchronized (changed) {
+            changed.notifyAll();
+        }
+    }
+
+    private boolean isServing() {
+        KafkaStreams current = streams.get();
+        return current != null && current.state() == KafkaStreams.State.RUNNING && fatal.get() == null;
+    }
+
+    private HealthServer.Health health() {
+        boolean alive = fatal.get() == null;
+        return new HealthServer.Health(
+                Map.of("service", alive),
+                Map.of("streams", isServing(), "engine", alive, "accepting", !stopping),
+                Map.of("started", started));
+    }
+
+    public ModelCard card() {
+        return engine.card();
+    }
+
+    /// The public key that checkpoints are signed with, as a vkey.
+    public String vkey() {
+        return signer.vkey();
+    }
+
+    /// The port of the health server, or -1.
+    public int healthPort() {
+        return healthPort;
+    }
+
+    /// Takes in nothing more, waits for prompts in flight as long as configured, and stops. What is left stays pending
+    /// and is resumed at the next start.
+    @Override
+    public void close() {
+        stop();
+        KafkaStreams current = streams.get();
+        if (current != null) {
+            drain();
+            current.close(CLOSE_TIMEOUT);
+        }
+        while (!resources.isEmpty()) {
+            AutoCloseable resource = resources.pop();
+            try {
+                resource.close();
+            } catch (Exception e) {
+                LOG.warn("closing {}: {}", resource.getClass().getSimpleName(), e.toString());
+            }
+        }
+        meters.close();
+    }
+
+    private void drain() {
+        if (!isServing()) {
+            return;
+        }
+        clients.holdAll();
+        long until = System.nanoTime() + config.duration("shutdown.drain.ms").toNanos();
+        try {
+            while (engine.load() > 0 && System.nanoTime() < until) {
+                Thread.sleep(10);
+            }
+            // The last results are on their way through the stream thread.
+            Thread.sleep(50);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

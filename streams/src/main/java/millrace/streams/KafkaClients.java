@@ -1,0 +1,92 @@
+package millrace.streams;
+
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AdminClientConfig;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.streams.StreamsConfig;
+
+/// The properties of every Kafka client of ours: the service's needs first, the user's `kafka.` keys over them.
+public final class KafkaClients {
+    /// Prefixes that Streams gives to one kind of client; other clients of ours do not understand them.
+    private static final String[] STREAMS_PREFIXES = {
+        "main.consumer.", "restore.consumer.", "global.consumer.", "consumer.", "producer.", "admin.", "topic."
+    };
+
+    private final ServiceConfig config;
+
+    public KafkaClients(ServiceConfig config) {
+        this.config = config;
+    }
+
+    public Admin admin() {
+        Map<String, Object> properties = plain();
+        properties.putIfAbsent(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, 30_000);
+        return Admin.create(properties);
+    }
+
+    /// A consumer that sees committed records only and keeps no group state.
+    public KafkaConsumer<byte[], byte[]> reader() {
+        Map<String, Object> properties = plain();
+        properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+        properties.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
+        properties.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
+        properties.remove(ConsumerConfig.GROUP_ID_CONFIG);
+        return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    /// An ordinary idempotent producer, as a client of the service would use.
+    public KafkaProducer<byte[], byte[]> producer() {
+        Map<String, Object> properties = plain();
+        properties.put(ProducerConfig.ACKS_CONFIG, "all");
+        properties.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true);
+        properties.putIfAbsent(ProducerConfig.LINGER_MS_CONFIG, 0);
+        properties.putIfAbsent(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, ProducerLimits.maxRequestBytes(config));
+        return new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    /// What the auditor's and other plain clients connect with.
+    public Map<String, Object> plain() {
+        Map<String, Object> properties = new HashMap<>();
+        config.kafka().forEach((key, value) -> {
+            for (String prefix : STREAMS_PREFIXES) {
+                if (key.startsWith(prefix)) {
+                    return;
+                }
+            }
+            properties.put(key, value);
+        });
+        return properties;
+    }
+
+    /// The configuration of Kafka Streams. See docs/adr for the reasons of each latency measure.
+    Properties streams(String instanceId) {
+        Properties properties = new Properties();
+        properties.put(StreamsConfig.APPLICATION_ID_CONFIG, config.string("application.id"));
+        properties.put(StreamsConfig.STATE_DIR_CONFIG, config.string("state.dir"));
+        properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, config.integer("stream.threads"));
+        properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, config.integer("topics.replication.factor"));
+        properties.put("ensure.explicit.internal.resource.naming", true);
+        // Static membership: a restart within the session keeps its tasks, instead of 45 s without an owner.
+        properties.put(StreamsConfig.mainConsumerPrefix(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG), instanceId);
+        properties.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
+        // What is polled or buffered is the slack of the bound on prompts in flight.
+        properties.put(StreamsConfig.mainConsumerPrefix(ConsumerConfig.MAX_POLL_RECORDS_CONFIG), 64);
+        properties.put(StreamsConfig.BUFFERED_RECORDS_PER_PARTITION_CONFIG, 64);
+        properties.put(StreamsConfig.producerPrefix(ProducerConfig.LINGER_MS_CONFIG), 0);
+        // The broker answers CONCURRENT_TRANSACTIONS for a moment after each commit: do not back off 100 ms for it.
+        properties.put(StreamsConfig.producerPrefix(ProducerConfig.RETRY_BACKOFF_MS_CONFIG), 5);
+        properties.put(StreamsConfig.producerPrefix(ProducerConfig.MAX_REQUEST_SIZE_CONFIG), ProducerLimits.maxRequestBytes(config));
+        properties.put(StreamsConfig.ROCKSDB_CONFIG_SETTER_CLASS_CONFIG, SmallRocksDb.class);
+        config.kafka().forEach(properties::put);
+        properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
+        return properties;
+    }
+}

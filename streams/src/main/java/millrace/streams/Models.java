@@ -1,0 +1,71 @@
+package millrace.streams;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+
+/// Finds a model: a directory, or one of the models that come with the program.
+public final class Models {
+    private static final Map<String, List<String>> BUNDLED = Map.of(
+            "glm-tiny", List.of("config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja",
+                    "tokenizer.json", "model.safetensors"),
+            "kimi-tiny", List.of("config.json", "generation_config.json", "tokenizer_config.json", "chat_template.jinja",
+                    "tiktoken.model", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+                    "model-00002-of-00002.safetensors"));
+
+    private Models() {}
+
+    public static List<String> bundled() {
+        return BUNDLED.keySet().stream().sorted().toList();
+    }
+
+    /// The directory of a model. Bundled models are unpacked below `scratch`.
+    public static Path directory(String model, Path scratch) {
+        if (model.isBlank()) {
+            throw new IllegalArgumentException("engine.model: expected a checkpoint's directory or one of " + bundled()
+                    + ", got nothing; set it in the config file or by -D engine.model=...");
+        }
+        List<String> files = BUNDLED.get(model);
+        if (files == null || Files.isDirectory(Path.of(model))) {
+            return Path.of(model);
+        }
+        Path target = scratch.resolve(model);
+        try {
+            Files.createDirectories(target);
+            for (String file : files) {
+                try (InputStream in = Models.class.getResourceAsStream("/models/" + model + "/" + file)) {
+                    if (in == null) {
+                        throw new IllegalStateException("bundled model " + model + ": " + file + " is missing from the jar; build again");
+                    }
+                    Path part = target.resolve(file + ".part");
+                    Files.copy(in, part, StandardCopyOption.REPLACE_EXISTING);
+                    Files.move(part, target.resolve(file), StandardCopyOption.REPLACE_EXISTING);
+                }
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException("bundled model " + model + ": cannot be unpacked to " + target, e);
+        }
+        return target;
+    }
+
+    /// The questions that come with a bundled model, as JSON lines.
+    public static List<String> questions(String model) {
+        try (InputStream in = Models.class.getResourceAsStream("/models/" + model + "/questions.jsonl")) {
+            if (in == null) {
+                throw new IllegalArgumentException("model " + model + ": no questions come with it; expected one of " + bundled());
+            }
+            try (Stream<String> lines = new String(in.readAllBytes(), StandardCharsets.UTF_8).lines()) {
+                return lines.filter(line -> !line.isBlank()).toList();
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException("questions of " + model, e);
+        }
+    }
+}

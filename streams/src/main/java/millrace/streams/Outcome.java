@@ -1,0 +1,19 @@
+package millrace.streams;
+
+import millrace.engine.GenerationResult;
+import millrace.engine.PreparedPrompt;
+import millrace.schemas.Prompt;
+
+/// How one prompt record ended. Every outcome gets a leaf in the audit log.
+sealed interface Outcome {
+    Source source();
+
+    /// The engine answered, or failed at this prompt.
+    record Answered(Source source, Prompt prompt, PreparedPrompt prepared, GenerationResult result) implements Outcome {}
+
+    /// The prompt can be read but not be served; it is answered with the code and the message.
+    record Rejected(Source source, Prompt prompt, String code, String message) implements Outcome {}
+
+    /// The record cannot be read; its bytes go to the dead-letter topic.
+    record Undecodable(Source source, String code, String message) implements Outcome {}
+}

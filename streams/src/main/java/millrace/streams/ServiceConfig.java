@@ -1,0 +1,274 @@
+package millrace.streams;
+
+import java.io.IOException;
+import java.io.Reader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Properties;
+import java.util.TreeMap;
+import millrace.engine.EngineConfig;
+import millrace.engine.KvFormat;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.Range;
+import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigDef.ValidString;
+import org.apache.kafka.common.config.ConfigException;
+import org.jspecify.annotations.Nullable;
+
+/// The service's configuration: one definition of every key, and a typed view.
+///
+/// Sources, the later winning: the defaults, a properties file, environment variables (`MILLRACE_ENGINE_KV_FORMAT` is
+/// `engine.kv.format`), `-D key=value`. Keys under `kafka.` are handed to every Kafka client without the prefix.
+public final class ServiceConfig {
+    public static final String KAFKA_PREFIX = "kafka.";
+    public static final String REGISTRY_PREFIX = "schema.registry.";
+    static final String ENV_PREFIX = "MILLRACE_";
+
+    static final ConfigDef DEFINITION = new ConfigDef()
+            .define("application.id", Type.STRING, "llm-inference", nonEmpty(), Importance.HIGH,
+                    "Name of the service on the cluster: consumer group, transactional ids and internal topics begin with it.")
+            .define("topics.prompts", Type.STRING, "llm.prompts", nonEmpty(), Importance.HIGH, "Topic of the prompt events.")
+            .define("topics.completions", Type.STRING, "llm.completions", nonEmpty(), Importance.HIGH, "Topic of the completions.")
+            .define("topics.audit", Type.STRING, "llm.audit", nonEmpty(), Importance.HIGH, "Topic of the attestations, one leaf each.")
+            .define("topics.checkpoints", Type.STRING, "llm.audit.checkpoints", nonEmpty(), Importance.MEDIUM,
+                    "Topic of the signed checkpoints of the audit log.")
+            .define("topics.dlq", Type.STRING, "llm.dlq", nonEmpty(), Importance.MEDIUM,
+                    "Dead-letter topic: prompt records that cannot be decoded, as they came.")
+            .define("topics.create", Type.BOOLEAN, true, Importance.MEDIUM,
+                    "Whether missing topics are created at start; otherwise a missing topic stops the start.")
+            .define("topics.partitions", Type.INT, 4, Range.between(1, 10_000), Importance.MEDIUM,
+                    "Partitions of topics that the service creates.")
+            .define("topics.replication.factor", Type.INT, -1, Range.between(-1, 32_767), Importance.MEDIUM,
+                    "Replication factor of topics that the service creates and of its internal topics; -1 takes the broker's default.")
+            .define("audit.topic.unsafe.allow", Type.BOOLEAN, false, Importance.LOW,
+                    "Whether an audit topic with replication factor 1 is accepted (single-broker clusters). Recorded in the log of the start.")
+            .define("state.dir", Type.STRING, "data/state", nonEmpty(), Importance.HIGH,
+                    "Directory of the state stores and of this instance's id. Keep it across restarts.")
+            .define("store.type", Type.STRING, "rocksdb", ValidString.in("rocksdb", "memory"), Importance.LOW,
+                    "Where the stores live. With memory a restart after a crash waits for the open transaction to time out.")
+            .define("embedded.dir", Type.STRING, "data/broker", nonEmpty(), Importance.MEDIUM,
+                    "With serve --embedded: directory of the broker's data.")
+            .define("embedded.host", Type.STRING, "127.0.0.1", nonEmpty(), Importance.MEDIUM,
+                    "With serve --embedded: address that the broker and the registry bind.")
+            .define("embedded.port", Type.INT, 9092, Range.between(0, 65_535), Importance.MEDIUM,
+                    "With serve --embedded: port of the broker; 0 takes a free one.")
+            .define("embedded.registry.port", Type.INT, 8081, Range.between(0, 65_535), Importance.MEDIUM,
+                    "With serve --embedded: port of the schema registry; 0 takes a free one.")
+            .define("health.host", Type.STRING, "127.0.0.1", nonEmpty(), Importance.LOW, "Address that the health and metrics server binds.")
+            .define("health.port", Type.INT, 8080, Range.between(-1, 65_535), Importance.MEDIUM,
+                    "Port of /health/live, /health/ready, /health/started and /metrics; 0 takes a free one, -1 turns it off.")
+            .define("engine.model", Type.STRING, "", Importance.HIGH,
+                    "Directory of the model's checkpoint, or the name of a bundled model (glm-tiny, kimi-tiny).")
+            .define("engine.model.digest", Type.STRING, "", Importance.HIGH,
+                    "Digest that the model must have (sha256: and 64 hexadecimal digits); empty accepts and records any.")
+            .define("engine.backend", Type.STRING, "auto", ValidString.in("auto", "vector", "scalar"), Importance.MEDIUM,
+                    "Kernels: auto takes the fastest that works; one asked for by name that cannot be had stops the start.")
+            .define("engine.kv.format", Type.STRING, "bf16", ValidString.in("f32", "bf16", "int8"), Importance.MEDIUM,
+                    "How the KV cache stores a token.")
+            .define("engine.kv.bytes", Type.LONG, 0L, Range.atLeast(0), Importance.HIGH,
+                    "Budget of the KV cache in bytes; 0 takes a quarter of the free memory, at most what the batch can fill.")
+            .define("engine.threads", Type.INT, 0, Range.between(0, 1024), Importance.MEDIUM, "Compute threads; 0 is one per core.")
+            .define("engine.max.batch", Type.INT, 16, Range.between(1, 4096), Importance.MEDIUM, "The most sequences that run at once.")
+            .define("engine.prefill.chunk", Type.INT, 256, Range.between(1, 65_536), Importance.LOW,
+                    "The most prompt tokens that one step computes.")
+            .define("engine.max.context", Type.INT, 0, Range.atLeast(0), Importance.MEDIUM,
+                    "The most tokens of one sequence; 0 is the model's own limit.")
+            .define("engine.chat.format", Type.STRING, "", Importance.LOW,
+                    "Id of the chat format; empty detects it from the checkpoint.")
+            .define("intake.max.bytes", Type.INT, 1_000_000, Range.between(1_024, 64 << 20), Importance.MEDIUM,
+                    "The largest prompt record in bytes that is accepted.")
+            .define("intake.max.tokens", Type.INT, 4_096, Range.between(1, 1 << 20), Importance.MEDIUM,
+                    "The most tokens that a prompt may ask for.")
+            .define("intake.default.max.tokens", Type.INT, 256, Range.between(1, 1 << 20), Importance.MEDIUM,
+                    "The most tokens that are generated when the prompt does not say.")
+            .define("intake.tenant.required", Type.BOOLEAN, false, Importance.LOW, "Whether a prompt without a tenant is rejected.")
+            .define("intake.dedup.retention.ms", Type.LONG, 3_600_000L, Range.between(60_000L, 31L * 86_400_000L), Importance.MEDIUM,
+                    "How long a request id is remembered: within it the same body is answered once, another body is rejected.")
+            .define("batch.max.size", Type.INT, 16, Range.between(1, 4096), Importance.LOW,
+                    "A micro-batch of this many prompts goes to the engine at once.")
+            .define("batch.max.wait.ms", Type.LONG, 0L, Range.between(0L, 1_000L), Importance.LOW,
+                    "How long a prompt may wait for its micro-batch to fill; 0 hands over what one poll brought.")
+            .define("inflight.max", Type.INT, 64, Range.between(1, 100_000), Importance.MEDIUM,
+                    "Prompts in the engine, running or waiting, at which partitions are held back; resumed below three quarters.")
+            .define("commit.gap.ms", Type.LONG, 10L, Range.between(0L, 1_000L), Importance.LOW,
+                    "Results are committed on demand, but not more often than this.")
+            .define("stream.threads", Type.INT, 1, Range.between(1, 64), Importance.LOW,
+                    "Stream threads; the engine is shared, so one is enough nearly always.")
+            .define("audit.key.file", Type.STRING, "", Importance.HIGH,
+                    "File of the Ed25519 key that signs checkpoints, mode 0600; empty: audit.key in state.dir, created with --embedded only.")
+            .define("audit.origin", Type.STRING, "millrace.local", nonEmpty(), Importance.MEDIUM,
+                    "First part of every log's origin: a domain name of yours.")
+            .define("audit.epoch.new", Type.BOOLEAN, false, Importance.LOW,
+                    "Starts a new epoch where the log's state and the audit topic have diverged, instead of refusing. Use once.")
+            .define("audit.checkpoint.interval.ms", Type.LONG, 1_000L, Range.between(100L, 60_000L), Importance.LOW,
+                    "How often a grown log is signed.")
+            .define("shutdown.drain.ms", Type.LONG, 10_000L, Range.between(0L, 600_000L), Importance.LOW,
+                    "How long a stop waits for prompts in flight; what is left is resumed at the next start.");
+
+    private final AbstractConfig values;
+    private final Map<String, String> kafka;
+    private final Map<String, String> registry;
+
+    private ServiceConfig(AbstractConfig values, Map<String, String> kafka, Map<String, String> registry) {
+        this.values = values;
+        this.kafka = Map.copyOf(kafka);
+        this.registry = Map.copyOf(registry);
+    }
+
+    /// Reads the file (if any), the environment and the overrides.
+    ///
+    /// @throws ConfigException naming the key, what was expected and what was got
+    public static ServiceConfig load(@Nullable Path file, Map<String, String> env, Map<String, String> overrides) {
+        Map<String, String> all = new TreeMap<>();
+        if (file != null) {
+            Properties properties = new Properties();
+            try (Reader reader = Files.newBufferedReader(file, StandardCharsets.UTF_8)) {
+                properties.load(reader);
+            } catch (IOException | IllegalArgumentException e) {
+                throw new ConfigException("config file " + file + ": cannot be read as properties (" + e.getMessage()
+                        + "); expected lines of key=value in UTF-8");
+            }
+            properties.stringPropertyNames().forEach(k -> all.put(k, properties.getProperty(k).strip()));
+        }
+        env.forEach((k, v) -> {
+            if (k.startsWith(ENV_PREFIX)) {
+                String key = k.substring(ENV_PREFIX.length()).toLowerCase(Locale.ROOT).replace('_', '.');
+                if (DEFINITION.names().contains(key) || key.startsWith(KAFKA_PREFIX) || key.startsWith(REGISTRY_PREFIX)) {
+                    all.put(key, v);
+                }
+            }
+        });
+        all.putAll(overrides);
+        return of(all);
+    }
+
+    /// The configuration with exactly these values set.
+    public static ServiceConfig of(Map<String, String> all) {
+        Map<String, String> own = new HashMap<>();
+        Map<String, String> kafka = new HashMap<>();
+        Map<String, String> registry = new HashMap<>();
+        all.forEach((key, value) -> {
+            ConfigGuard.check(key, value);
+            if (key.startsWith(KAFKA_PREFIX)) {
+                kafka.put(key.substring(KAFKA_PREFIX.length()), value);
+            } else if (key.startsWith(REGISTRY_PREFIX) || key.equals("auto.register.schemas")
+                    || key.startsWith("basic.auth.") || key.startsWith("bearer.auth.")) {
+                registry.put(key, value);
+            } else if (DEFINITION.names().contains(key)) {
+                own.put(key, value);
+            } else {
+                throw new ConfigException("config key \"" + key + "\": unknown; expected a key of docs/configuration.md, or one under "
+                        + KAFKA_PREFIX + " or " + REGISTRY_PREFIX + nearest(key));
+            }
+        });
+        AbstractConfig values = new AbstractConfig(DEFINITION, own, false);
+        ServiceConfig config = new ServiceConfig(values, kafka, registry);
+        if (config.integer("intake.default.max.tokens") > config.integer("intake.max.tokens")) {
+            throw new ConfigException("config key \"intake.default.max.tokens\": expected at most intake.max.tokens ("
+                    + config.integer("intake.max.tokens") + "), got " + config.integer("intake.default.max.tokens"));
+        }
+        return config;
+    }
+
+    private static String nearest(String key) {
+        return DEFINITION.names().stream()
+                .filter(known -> known.endsWith(key) || known.startsWith(key) || distance(known, key) <= 2)
+                .findFirst()
+                .map(known -> "; did you mean " + known + "?")
+                .orElse("");
+    }
+
+    private static int distance(String a, String b) {
+        int[] row = new int[b.length() + 1];
+        for (int j = 0; j <= b.length(); j++) {
+            row[j] = j;
+        }
+        for (int i = 1; i <= a.length(); i++) {
+            int diagonal = row[0];
+            row[0] = i;
+            for (int j = 1; j <= b.length(); j++) {
+                int above = row[j];
+                int change = diagonal + (a.charAt(i - 1) == b.charAt(j - 1) ? 0 : 1);
+                row[j] = Math.min(change, Math.min(above, row[j - 1]) + 1);
+                diagonal = above;
+            }
+        }
+        return row[b.length()];
+    }
+
+    public String string(String key) {
+        return values.getString(key);
+    }
+
+    public int integer(String key) {
+        return values.getInt(key);
+    }
+
+    public long number(String key) {
+        return values.getLong(key);
+    }
+
+    public boolean flag(String key) {
+        return values.getBoolean(key);
+    }
+
+    public Duration duration(String key) {
+        return Duration.ofMillis(values.getLong(key));
+    }
+
+    /// Whether the key was given a value, by whatever source.
+    public boolean isSet(String key) {
+        return key.startsWith(KAFKA_PREFIX)
+                ? kafka.containsKey(key.substring(KAFKA_PREFIX.length()))
+                : registry.containsKey(key) || values.originals().containsKey(key);
+    }
+
+    /// What goes to every Kafka client, prefix removed.
+    public Map<String, String> kafka() {
+        return kafka;
+    }
+
+    /// What goes to the registry client, under Confluent's names.
+    public Map<String, String> registry() {
+        return registry;
+    }
+
+    /// The same configuration with some values set anew.
+    public ServiceConfig with(Map<String, String> changes) {
+        Map<String, String> all = new HashMap<>(values.originalsStrings());
+        kafka.forEach((k, v) -> all.put(KAFKA_PREFIX + k, v));
+        all.putAll(registry);
+        all.putAll(changes);
+        return of(all);
+    }
+
+    /// The engine's part; `model` is the directory that `engine.model` was resolved to.
+    public EngineConfig engine(Path model) {
+        return new EngineConfig(
+                model,
+                string("engine.backend"),
+                KvFormat.ofId(string("engine.kv.format")),
+                number("engine.kv.bytes"),
+                integer("engine.threads"),
+                integer("engine.max.batch"),
+                integer("engine.prefill.chunk"),
+                integer("engine.max.context"),
+                blankToNull(string("engine.model.digest")),
+                blankToNull(string("engine.chat.format")));
+    }
+
+    private static @Nullable String blankToNull(String value) {
+        return value.isBlank() ? null : value;
+    }
+
+    private static ConfigDef.Validator nonEmpty() {
+        return new ConfigDef.NonEmptyString();
+    }
+}

@@ -1,0 +1,104 @@
+package millrace.streams;
+
+import io.micrometer.core.instrument.Counter;
+import io.micrometer.core.instrument.DistributionSummary;
+import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Timer;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import millrace.engine.GenerationResult;
+
+/// The service's own metrics. Names are a contract; the GenAI ones follow the OpenTelemetry conventions.
+final class ServiceMetrics {
+    private final MeterRegistry registry;
+    private final Counter received;
+    private final Counter duplicates;
+    private final Counter resumed;
+    private final Counter leaves;
+    private final Counter checkpoints;
+    private final Counter deadLetters;
+    private final Counter inputTokens;
+    private final Counter outputTokens;
+    private final DistributionSummary batchSize;
+    private final Timer queueWait;
+    private final Timer timeToFirstToken;
+    private final Timer requestDuration;
+    private final Timer timePerOutputToken;
+    private final Map<String, Counter> outcomes = new ConcurrentHashMap<>();
+
+    ServiceMetrics(MeterRegistry registry) {
+        this.registry = registry;
+        received = registry.counter("millrace.prompts.received");
+        duplicates = registry.counter("millrace.prompts.duplicate");
+        resumed = registry.counter("millrace.prompts.resumed");
+        leaves = registry.counter("millrace.audit.leaves");
+        checkpoints = registry.counter("millrace.audit.checkpoints");
+        deadLetters = registry.counter("millrace.dlq.records");
+        inputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "input");
+        outputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "output");
+        batchSize = registry.summary("millrace.batch.size");
+        queueWait = registry.timer("millrace.queue.wait");
+        timeToFirstToken = registry.timer("gen_ai.server.time_to_first_token");
+        requestDuration = registry.timer("gen_ai.server.request.duration");
+        timePerOutputToken = registry.timer("gen_ai.server.time_per_output_token");
+    }
+
+    void gauge(String name, Supplier<Number> value) {
+        registry.gauge(name, this, self -> value.get().doubleValue());
+    }
+
+    void received() {
+        received.increment();
+    }
+
+    void duplicate() {
+        duplicates.increment();
+    }
+
+    void resumed(int count) {
+        resumed.increment(count);
+    }
+
+    void batch(int size) {
+        batchSize.record(size);
+    }
+
+    void leaf() {
+        leaves.increment();
+    }
+
+    void checkpoint() {
+        checkpoints.increment();
+    }
+
+    void outcome(Outcome outcome) {
+        switch (outcome) {
+            case Outcome.Answered answered -> answered(answered.result());
+            case Outcome.Rejected rejected -> count("rejected", rejected.code());
+            case Outcome.Undecodable undecodable -> {
+                deadLetters.increment();
+                count("undecodable", undecodable.code());
+            }
+        }
+    }
+
+    private void answered(GenerationResult result) {
+        count(result.reason().name().toLowerCase(java.util.Locale.ROOT), result.errorCode() == null ? "" : result.errorCode());
+        inputTokens.increment(result.usage().promptTokens());
+        outputTokens.increment(result.usage().completionTokens());
+        queueWait.record(result.timings().queuedNanos(), TimeUnit.NANOSECONDS);
+        timeToFirstToken.record(result.timings().firstTokenNanos(), TimeUnit.NANOSECONDS);
+        requestDuration.record(result.timings().firstTokenNanos() + result.timings().decodeNanos(), TimeUnit.NANOSECONDS);
+        if (result.usage().completionTokens() > 1) {
+            timePerOutputToken.record(
+                    result.timings().decodeNanos() / (result.usage().completionTokens() - 1), TimeUnit.NANOSECONDS);
+        }
+    }
+
+    private void count(String result, String code) {
+        outcomes.computeIfAbsent(result + '/' + code, key ->
+                registry.counter("millrace.completions", "result", result, "code", code)).increment();
+    }
+}

@@ -1,0 +1,137 @@
+package millrace.streams;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.TopicExistsException;
+
+/// Creates the service's topics, and refuses to start on topics that are weaker than its promises.
+final class Topics {
+    /// Half a year and a few days: what the strictest rule that we know asks of logs.
+    private static final long AUDIT_RETENTION_MS = 184L * 86_400_000L;
+
+    /// A topic that is missing, or set up in a way that would break a promise.
+    static final class UnsafeTopicException extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        UnsafeTopicException(String code, String message) {
+            super(code + ": " + message);
+        }
+    }
+
+    private final ServiceConfig config;
+
+    Topics(ServiceConfig config) {
+        this.config = config;
+    }
+
+    /// Creates what is missing (where allowed) and checks what is there. Returns a line for the story of the start.
+    String ensure(Admin admin) {
+        String prompts = config.string("topics.prompts");
+        String audit = config.string("topics.audit");
+        List<String> names = List.of(
+                prompts, config.string("topics.completions"), audit, config.string("topics.checkpoints"), config.string("topics.dlq"));
+        if (Set.copyOf(names).size() != names.size()) {
+            throw new UnsafeTopicException("CONFIG_TOPICS", "topics.*: expected five different topics, got " + names);
+        }
+        Set<String> existing = get(admin.listTopics().names());
+        int partitions = existing.contains(prompts)
+                ? get(admin.describeTopics(List.of(prompts)).allTopicNames()).get(prompts).partitions().size()
+                : config.integer("topics.partitions");
+        List<NewTopic> missing = new ArrayList<>();
+        for (String name : names) {
+            if (!existing.contains(name)) {
+                missing.add(topic(name, partitions));
+            }
+        }
+        if (!missing.isEmpty()) {
+            create(admin, missing);
+        }
+        check(admin, names, prompts, audit);
+        return "%s (%d partitions) -> %s, %s".formatted(prompts, partitions, config.string("topics.completions"), audit);
+    }
+
+    private void create(Admin admin, List<NewTopic> missing) {
+        List<String> names = missing.stream().map(NewTopic::name).toList();
+        if (!config.flag("topics.create")) {
+            throw new UnsafeTopicException("TOPIC_MISSING",
+                    "topics " + names + " do not exist; create them, or set topics.create=true");
+        }
+        try {
+            admin.createTopics(missing).all().get();
+        } catch (ExecutionException e) {
+            // Another instance may have been faster.
+            if (!(e.getCause() instanceof TopicExistsException)) {
+                throw new KafkaException("cannot create topics " + names + ": " + e.getCause().getMessage(), e.getCause());
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new KafkaException("interrupted while creating topics " + names, e);
+        }
+    }
+
+    private NewTopic topic(String name, int partitions) {
+        int replication = config.integer("topics.replication.factor");
+        NewTopic topic = new NewTopic(
+                name, Optional.of(partitions), replication < 0 ? Optional.empty() : Optional.of((short) replication));
+        Map<String, String> settings = new HashMap<>();
+        settings.put("max.message.bytes", Integer.toString(ProducerLimits.maxRequestBytes(config)));
+        if (name.equals(config.string("topics.audit")) || name.equals(config.string("topics.checkpoints"))) {
+            settings.put("cleanup.policy", "delete");
+            settings.put("retention.ms", Long.toString(AUDIT_RETENTION_MS));
+            settings.put("unclean.leader.election.enable", "false");
+            if (replication >= 3) {
+                settings.put("min.insync.replicas", "2");
+            }
+        }
+        return topic.configs(settings);
+    }
+
+    private void check(Admin admin, List<String> names, String prompts, String audit) {
+        Map<String, TopicDescription> topics = get(admin.describeTopics(names).allTopicNames());
+        int inputs = topics.get(prompts).partitions().size();
+        for (String output : names) {
+            int count = topics.get(output).partitions().size();
+            if (count < inputs) {
+                throw new UnsafeTopicException(output.equals(audit) ? "AUDIT_TOPIC_UNSAFE" : "TOPIC_PARTITIONS",
+                        "topic " + output + ": expected at least as many partitions as " + prompts + " (" + inputs + "), got "
+                                + count + "; add partitions");
+            }
+        }
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, audit);
+        Config settings = get(admin.describeConfigs(List.of(resource)).all()).get(resource);
+        ConfigEntry cleanup = settings.get("cleanup.policy");
+        if (cleanup != null && cleanup.value().contains("compact")) {
+            throw new UnsafeTopicException("AUDIT_TOPIC_UNSAFE", "topic " + audit
+                    + ": expected cleanup.policy=delete, got " + cleanup.value() + "; compaction deletes leaves");
+        }
+        int replicas = topics.get(audit).partitions().getFirst().replicas().size();
+        if (replicas < 2 && !config.flag("audit.topic.unsafe.allow")) {
+            throw new UnsafeTopicException("AUDIT_TOPIC_UNSAFE", "topic " + audit
+                    + ": expected a replication factor of at least 2, got " + replicas
+                    + "; on a single-broker cluster set audit.topic.unsafe.allow=true");
+        }
+    }
+
+    private static <T> T get(org.apache.kafka.common.KafkaFuture<T> future) {
+        try {
+            return future.get();
+        } catch (ExecutionException e) {
+            throw new KafkaException("the cluster did not answer: " + e.getCause().getMessage(), e.getCause());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new KafkaException("interrupted while asking the cluster", e);
+        }
+    }
+}

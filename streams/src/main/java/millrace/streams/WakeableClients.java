@@ -1,0 +1,232 @@
+package millrace.streams;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.WakeupException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.streams.KafkaClientSupplier;
+import org.jspecify.annotations.Nullable;
+
+/// Kafka clients for Streams whose main consumer can be woken by a finished result and held back by a full engine.
+///
+/// Streams sleeps in `poll` for up to 100 ms. A result that is finished meanwhile would wait for it: `Poll.signal`
+/// ends the poll early. And `process` cannot refuse a record: `Poll.hold` pauses the partitions that Streams itself
+/// has not paused, so that a backlog stays in Kafka.
+final class WakeableClients implements KafkaClientSupplier {
+    private final Map<String, Poll> byThread = new ConcurrentHashMap<>();
+
+    /// The poll of the calling stream thread; a poll of its own, never used, on any other thread (topology tests).
+    Poll ofCurrentThread() {
+        Poll poll = byThread.get(Thread.currentThread().getName());
+        return poll != null ? poll : new Poll(null);
+    }
+
+    /// Holds back every thread's partitions for good: nothing more is taken in. For a draining stop.
+    void holdAll() {
+        byThread.values().forEach(poll -> {
+            poll.stopping = true;
+            poll.hold(true);
+            poll.signal();
+        });
+    }
+
+    /// One main consumer's `poll`, as seen by the processors of its thread and by the engine.
+    static final class Poll {
+        private final @Nullable Consumer<byte[], byte[]> consumer;
+        private final Object lock = new Object();
+        private final Set<TopicPartition> held = new HashSet<>();
+        private final Set<TopicPartition> pausedByStreams = new HashSet<>();
+        private boolean inPoll;
+        private boolean signalled;
+        private boolean woken;
+        private volatile boolean hold;
+        private volatile boolean stopping;
+        private volatile long deadlineNanos;
+
+        private Poll(@Nullable Consumer<byte[], byte[]> consumer) {
+            this.consumer = consumer;
+        }
+
+        /// Ends the running or the next poll early. Any thread.
+        void signal() {
+            synchronized (lock) {
+                signalled = true;
+                if (inPoll && !woken && consumer != null) {
+                    woken = true;
+                    consumer.wakeup();
+                }
+            }
+        }
+
+        /// Whether partitions are held back from the next poll on.
+        void hold(boolean value) {
+            hold = value || stopping;
+        }
+
+        /// The next poll returns at this time of `System.nanoTime()` at the latest; 0 for no limit. Stream thread.
+        void deadline(long nanos) {
+            deadlineNanos = nanos;
+        }
+
+        private ConsumerRecords<byte[], byte[]> poll(Consumer<byte[], byte[]> consumer, Duration timeout) {
+            Duration wait = timeout;
+            long deadline = deadlineNanos;
+            if (deadline != 0) {
+                long left = Math.max(0, deadline - System.nanoTime());
+                wait = left < wait.toNanos() ? Duration.ofNanos(left) : wait;
+            }
+            holdOrResume(consumer);
+            synchronized (lock) {
+                if (signalled) {
+                    signalled = false;
+                    wait = Duration.ZERO;
+                }
+                inPoll = true;
+            }
+            ConsumerRecords<byte[], byte[]> records = ConsumerRecords.empty();
+            boolean interrupted = false;
+            try {
+                records = consumer.poll(wait);
+            } catch (WakeupException e) {
+                interrupted = true;
+            }
+            boolean wakeupLeft;
+            synchronized (lock) {
+                inPoll = false;
+                signalled = false;
+                wakeupLeft = woken && !interrupted;
+                woken = false;
+            }
+            return wakeupLeft ? merge(records, swallowWakeup(consumer)) : records;
+        }
+
+        /// A wake-up that came after poll had its records would hit the next commit; it is taken out here.
+        private static ConsumerRecords<byte[], byte[]> swallowWakeup(Consumer<byte[], byte[]> consumer) {
+            try {
+                return consumer.poll(Duration.ZERO);
+            } catch (WakeupException e) {
+                return ConsumerRecords.empty();
+            }
+        }
+
+        private static ConsumerRecords<byte[], byte[]> merge(
+                ConsumerRecords<byte[], byte[]> first, ConsumerRecords<byte[], byte[]> second) {
+            if (second.isEmpty()) {
+                return first;
+            }
+            Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> all = new java.util.HashMap<>();
+            for (ConsumerRecords<byte[], byte[]> part : List.of(first, second)) {
+                for (TopicPartition partition : part.partitions()) {
+                    all.computeIfAbsent(partition, p -> new ArrayList<>()).addAll(part.records(partition));
+                }
+            }
+            Map<TopicPartition, org.apache.kafka.clients.consumer.OffsetAndMetadata> next =
+                    new java.util.HashMap<>(first.nextOffsets());
+            next.putAll(second.nextOffsets());
+            return new ConsumerRecords<>(all, next);
+        }
+
+        private void holdOrResume(Consumer<byte[], byte[]> consumer) {
+            if (hold) {
+                Set<TopicPartition> more = new HashSet<>(consumer.assignment());
+                more.removeAll(consumer.paused());
+                if (!more.isEmpty()) {
+                    consumer.pause(more);
+                    held.addAll(more);
+                }
+            } else if (!held.isEmpty()) {
+                Set<TopicPartition> again = new HashSet<>(held);
+                again.retainAll(consumer.assignment());
+                again.removeAll(pausedByStreams);
+                consumer.resume(again);
+                held.clear();
+            }
+        }
+
+        private void streamsPauses(Collection<TopicPartition> partitions) {
+            pausedByStreams.addAll(partitions);
+        }
+
+        /// What Streams may really resume now: not what is held back.
+        private Collection<TopicPartition> streamsResumes(Collection<TopicPartition> partitions) {
+            pausedByStreams.removeAll(partitions);
+            if (!hold) {
+                return partitions;
+            }
+            List<TopicPartition> free = new ArrayList<>(partitions);
+            held.addAll(partitions);
+            free.clear();
+            return free;
+        }
+    }
+
+    @Override
+    public Admin getAdmin(Map<String, Object> config) {
+        return Admin.create(config);
+    }
+
+    @Override
+    public Producer<byte[], byte[]> getProducer(Map<String, Object> config) {
+        return new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    @Override
+    public Consumer<byte[], byte[]> getRestoreConsumer(Map<String, Object> config) {
+        return new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    @Override
+    public Consumer<byte[], byte[]> getGlobalConsumer(Map<String, Object> config) {
+        return getRestoreConsumer(config);
+    }
+
+    @Override
+    public Consumer<byte[], byte[]> getConsumer(Map<String, Object> config) {
+        Consumer<byte[], byte[]> consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        Poll poll = new Poll(consumer);
+        String clientId = String.valueOf(config.get("client.id"));
+        byThread.put(clientId.substring(0, clientId.length() - "-consumer".length()), poll);
+        return proxy(consumer, poll);
+    }
+
+    /// A proxy, since `Consumer` has some fifty methods of which three matter here.
+    @SuppressWarnings("unchecked")
+    private static Consumer<byte[], byte[]> proxy(Consumer<byte[], byte[]> consumer, Poll poll) {
+        return (Consumer<byte[], byte[]>) Proxy.newProxyInstance(
+                WakeableClients.class.getClassLoader(), new Class<?>[] {Consumer.class}, (self, method, arguments) -> {
+                    Object[] passed = arguments;
+                    switch (method.getName()) {
+                        case "poll" -> {
+                            return poll.poll(consumer, (Duration) arguments[0]);
+                        }
+                        case "pause" -> poll.streamsPauses((Collection<TopicPartition>) arguments[0]);
+                        case "resume" -> passed = new Object[] {
+                            poll.streamsResumes((Collection<TopicPartition>) arguments[0])
+                        };
+                        default -> {}
+                    }
+                    try {
+                        return method.invoke(consumer, passed);
+                    } catch (InvocationTargetException e) {
+                        throw e.getCause();
+                    }
+                });
+    }
+}

@@ -1,0 +1,209 @@
+package millrace.streams.bench;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Consumer;
+import millrace.schemas.Prompt;
+import millrace.streams.InferenceService;
+import millrace.streams.KafkaClients;
+import millrace.streams.ServiceConfig;
+import millrace.streams.embedded.EmbeddedCluster;
+import millrace.streams.registry.AvroEncoder;
+import millrace.streams.registry.AvroSerdeConfig;
+import millrace.streams.registry.SchemaRegistryClient;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+
+/// What the service adds around the engine: decoding, validation, pending store, attestation, Merkle log, two sinks,
+/// exactly once. Broker, service, producer and a `read_committed` consumer share one JVM, as in the demo.
+public final class ServiceBench {
+    /// @param direct producer to consumer without the service, at the same rate
+    /// @param service producer to committed completion
+    /// @param burstPerSecond prompts per second over a burst, from the first send to the last committed completion
+    public record Result(Spread direct, Spread service, double burstPerSecond, int burst) {}
+
+    private final int ratePerSecond;
+    private final int prompts;
+    private final int burst;
+    private final Consumer<String> progress;
+
+    public ServiceBench(int ratePerSecond, int prompts, int burst, Consumer<String> progress) {
+        this.ratePerSecond = ratePerSecond;
+        this.prompts = prompts;
+        this.burst = burst;
+        this.progress = progress;
+    }
+
+    public Result run(Map<String, String> overrides) {
+        Path state;
+        try {
+            state = Files.createTempDirectory("millrace-bench-");
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        try (EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
+            Map<String, String> settings = new LinkedHashMap<>(cluster.serviceConfig());
+            settings.put("state.dir", state.toString());
+            settings.put("health.port", "-1");
+            settings.put("inflight.max", "2048");
+            settings.put("topics.partitions", "4");
+            settings.putAll(overrides);
+            ServiceConfig config = ServiceConfig.of(settings);
+            try (InferenceService service = InferenceService.start(config, c -> new NoOpEngine(), true, line -> {})) {
+                return measure(config);
+            }
+        }
+    }
+
+    private Result measure(ServiceConfig config) {
+        KafkaClients clients = new KafkaClients(config);
+        String in = config.string("topics.prompts");
+        String out = config.string("topics.completions");
+        try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
+                KafkaProducer<byte[], byte[]> producer = clients.producer();
+                Watch input = new Watch(clients, in);
+                Watch output = new Watch(clients, out)) {
+            AvroEncoder<Prompt> encoder =
+                    AvroEncoder.open(registry, Prompt.class, in + "-value", AvroSerdeConfig.of(config.registry()));
+            progress.accept("warm-up");
+            steady(producer, encoder, in, input, output, "warm", 300, 200);
+            flood(producer, encoder, in, output, "heat", Math.min(burst, 4_000));
+            progress.accept(prompts + " prompts at " + ratePerSecond + "/s");
+            Spread[] steady = steady(producer, encoder, in, input, output, "rate", prompts, ratePerSecond);
+            progress.accept("burst of " + burst);
+            double perSecond = flood(producer, encoder, in, output, "burst", burst);
+            return new Result(steady[0], steady[1], perSecond, burst);
+        }
+    }
+
+    private static Spread[] steady(
+            KafkaProducer<byte[], byte[]> producer, AvroEncoder<Prompt> encoder, String topic,
+            Watch input, Watch output, String prefix, int count, int rate) {
+        long[] sent = new long[count];
+        input.expect(prefix, count);
+        output.expect(prefix, count);
+        long start = System.nanoTime();
+        for (int i = 0; i < count; i++) {
+            long due = start + i * 1_000_000_000L / rate;
+            while (System.nanoTime() < due) {
+                Thread.onSpinWait();
+                if (due - System.nanoTime() > 2_000_000) {
+                    java.util.concurrent.locks.LockSupport.parkNanos(1_000_000);
+                }
+            }
+            sent[i] = System.nanoTime();
+            producer.send(record(encoder, topic, prefix + "-" + i));
+        }
+        return new Spread[] {
+            Spread.ofNanos(input.latencies(prefix, sent)), Spread.ofNanos(output.latencies(prefix, sent))
+        };
+    }
+
+    private static double flood(
+            KafkaProducer<byte[], byte[]> producer, AvroEncoder<Prompt> encoder, String topic, Watch output, String prefix, int count) {
+        output.expect(prefix, count);
+        long start = System.nanoTime();
+        for (int i = 0; i < count; i++) {
+            producer.send(record(encoder, topic, prefix + "-" + i));
+        }
+        long end = output.lastArrival(prefix);
+        return count / ((end - start) / 1e9);
+    }
+
+    private static ProducerRecord<byte[], byte[]> record(AvroEncoder<Prompt> encoder, String topic, String id) {
+        Prompt prompt = Prompt.newBuilder().setRequestId(id).setPrompt("What is the two-letter code for France? " + id).build();
+        return new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(prompt));
+    }
+
+    /// Notes when the record of each key arrives at a committed reader.
+    private static final class Watch implements AutoCloseable {
+        private final KafkaConsumer<byte[], byte[]> consumer;
+        private final Map<String, Long> arrivals = new ConcurrentHashMap<>();
+        private final Map<String, Integer> expected = new HashMap<>();
+        private final Thread thread;
+        private volatile boolean stop;
+
+        Watch(KafkaClients clients, String topic) {
+            consumer = clients.reader();
+            List<TopicPartition> all = consumer.partitionsFor(topic).stream()
+                    .map(p -> new TopicPartition(topic, p.partition())).toList();
+            consumer.assign(all);
+            consumer.seekToEnd(all);
+            all.forEach(consumer::position);
+            thread = new Thread(this::read, "bench-watch-" + topic);
+            thread.start();
+        }
+
+        private void read() {
+            while (!stop) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
+                    long now = System.nanoTime();
+                    if (arrivals.putIfAbsent(new String(record.key(), StandardCharsets.UTF_8), now) != null) {
+                        throw new IllegalStateException("answered twice: " + new String(record.key(), StandardCharsets.UTF_8));
+                    }
+                }
+            }
+        }
+
+        void expect(String prefix, int count) {
+            expected.put(prefix, count);
+        }
+
+        private long[] await(String prefix) {
+            int count = expected.get(prefix);
+            long[] at = new long[count];
+            long until = System.nanoTime() + Duration.ofMinutes(2).toNanos();
+            for (int i = 0; i < count; i++) {
+                Long arrival = arrivals.get(prefix + "-" + i);
+                while (arrival == null) {
+                    if (System.nanoTime() > until) {
+                        throw new IllegalStateException("no completion of " + prefix + "-" + i + " within 2 minutes");
+                    }
+                    java.util.concurrent.locks.LockSupport.parkNanos(1_000_000);
+                    arrival = arrivals.get(prefix + "-" + i);
+                }
+                at[i] = arrival;
+            }
+            return at;
+        }
+
+        long[] latencies(String prefix, long[] sent) {
+            long[] at = await(prefix);
+            for (int i = 0; i < at.length; i++) {
+                at[i] -= sent[i];
+            }
+            return at;
+        }
+
+        long lastArrival(String prefix) {
+            long last = Long.MIN_VALUE;
+            for (long at : await(prefix)) {
+                last = Math.max(last, at);
+            }
+            return last;
+        }
+
+        @Override
+        public void close() {
+            stop = true;
+            try {
+                thread.join();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            consumer.close();
+        }
+    }
+}

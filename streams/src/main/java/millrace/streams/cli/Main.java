@@ -1,0 +1,98 @@
+package millrace.streams.cli;
+
+import java.util.concurrent.Callable;
+import millrace.engine.EngineException;
+import millrace.streams.Versions;
+import org.apache.kafka.common.KafkaException;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.IVersionProvider;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Spec;
+
+/// The one command, `millrace`, with its subcommands.
+@Command(
+        name = "millrace",
+        mixinStandardHelpOptions = true,
+        versionProvider = Main.Version.class,
+        description = "Kafka-native LLM inference that proves what it served.",
+        synopsisSubcommandLabel = "COMMAND",
+        footer = {
+            "",
+            "First steps:",
+            "  millrace demo                               twelve questions through broker, model and audit log",
+            "  millrace serve --embedded -D engine.model=glm-tiny",
+            "  millrace prompt \"What is the two-letter code for France?\"",
+            "",
+            "Exit codes: 0 done, 1 failed, 2 wrong usage; audit commands: 0 ok, 1 violated, 2 undecided, 3 usage."
+        },
+        subcommands = {
+            DemoCommand.class,
+            ServeCommand.class,
+            PromptCommand.class,
+            ConsumeCommand.class,
+            GenerateCommand.class,
+            LogitsCommand.class,
+            TokenizeCommand.class,
+            EvalCommand.class,
+            ModelCommand.class,
+            AuditCommand.class,
+            BenchCommand.class,
+            CommandLine.HelpCommand.class
+        })
+public final class Main implements Callable<Integer> {
+    @Spec
+    private CommandSpec spec;
+
+    /// Picocli makes it.
+    @SuppressWarnings("NullAway.Init")
+    public Main() {}
+
+    public static void main(String[] arguments) {
+        System.exit(commandLine().execute(arguments));
+    }
+
+    /// The command line as `main` runs it.
+    public static CommandLine commandLine() {
+        CommandLine line = new CommandLine(new Main());
+        line.setExecutionExceptionHandler(Main::explain);
+        line.setCaseInsensitiveEnumValuesAllowed(true);
+        return line;
+    }
+
+    /// One line for what a user can mend; a stack trace only for what is our fault.
+    private static int explain(Exception e, CommandLine line, CommandLine.ParseResult result) {
+        Throwable cause = e;
+        while (cause.getMessage() == null && cause.getCause() != null) {
+            cause = cause.getCause();
+        }
+        boolean expected = cause instanceof EngineException || cause instanceof KafkaException
+                || cause instanceof IllegalArgumentException || cause instanceof IllegalStateException
+                || cause instanceof java.io.UncheckedIOException || cause instanceof java.io.IOException
+                || cause instanceof millrace.integrity.IntegrityException;
+        if (expected) {
+            String code = cause instanceof EngineException known ? known.code() + ": " : "";
+            line.getErr().println("millrace: " + code + cause.getMessage());
+        } else {
+            e.printStackTrace(line.getErr());
+        }
+        line.getErr().flush();
+        return 1;
+    }
+
+    @Override
+    public Integer call() {
+        spec.commandLine().usage(spec.commandLine().getErr());
+        return 2;
+    }
+
+    /// Versions of what runs, from the jars.
+    static final class Version implements IVersionProvider {
+        @Override
+        public String[] getVersion() {
+            return new String[] {
+                "millrace " + Versions.millrace() + ", Kafka " + Versions.kafka() + ", Java " + Runtime.version()
+            };
+        }
+    }
+}

@@ -1,0 +1,178 @@
+package millrace.streams.cli;
+
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import millrace.schemas.Completion;
+import millrace.schemas.FinishReason;
+import millrace.schemas.Message;
+import millrace.schemas.Prompt;
+import millrace.schemas.Sampling;
+import millrace.streams.KafkaClients;
+import millrace.streams.ServiceConfig;
+import millrace.streams.registry.AvroEncoder;
+import millrace.streams.registry.AvroSerdeConfig;
+import millrace.streams.registry.SchemaRegistryClient;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/// Produces one prompt event and waits for its completion.
+@Command(
+        name = "prompt",
+        mixinStandardHelpOptions = true,
+        description = "Sends one prompt to a running service and waits for its completion.",
+        footer = {
+            "",
+            "Examples:",
+            "  millrace prompt \"What is the two-letter code for France?\"",
+            "  millrace prompt --file question.txt --system \"Be brief.\" --max-tokens 64 --json",
+            "  millrace prompt -b broker:9092 --registry http://registry:8081 \"Hello\"",
+            "",
+            "Exit codes: 0 answered, 1 rejected, failed or no answer in time, 2 wrong usage."
+        })
+final class PromptCommand implements Callable<Integer> {
+    @Parameters(arity = "0..1", paramLabel = "TEXT", description = "The user's message.")
+    @Nullable String text;
+
+    @Option(names = "--file", paramLabel = "FILE", description = "Reads the user's message from a UTF-8 file; - is standard input.")
+    @Nullable Path file;
+
+    @Option(names = "--system", paramLabel = "TEXT", description = "A system message before it.")
+    @Nullable String system;
+
+    @Option(names = "--raw", description = "Sends the text as a raw prompt, without the chat format.")
+    boolean raw;
+
+    @Option(names = "--max-tokens", paramLabel = "N", description = "The most tokens to generate (default: the service's).")
+    @Nullable Integer maxTokens;
+
+    @Option(names = "--temperature", paramLabel = "T", description = "0 is greedy (default: 0).")
+    float temperature;
+
+    @Option(names = "--top-p", paramLabel = "P", description = "Keeps the smallest set of tokens that reaches P (default: 1, all).")
+    float topP = 1f;
+
+    @Option(names = "--seed", paramLabel = "N", description = "Seed of the random numbers (default: from the record's position).")
+    @Nullable Long seed;
+
+    @Option(names = "--stop", paramLabel = "TEXT", description = "Ends the completion where this begins. Repeatable.")
+    List<String> stop = new ArrayList<>();
+
+    @Option(names = "--id", paramLabel = "ID", description = "Request id (default: a new UUID).")
+    String id = UUID.randomUUID().toString();
+
+    @Option(names = "--tenant", paramLabel = "NAME", description = "The tenant that asks.")
+    @Nullable String tenant;
+
+    @Option(names = "--timeout", paramLabel = "SECONDS", description = "How long to wait (default: ${DEFAULT-VALUE}).")
+    int timeoutSeconds = 120;
+
+    @Option(names = "--json", description = "Prints the completion as one JSON object.")
+    boolean json;
+
+    @Mixin
+    ClientOptions client = new ClientOptions();
+
+    @Spec
+    CommandSpec spec;
+
+    @SuppressWarnings("NullAway.Init") // picocli sets spec
+    PromptCommand() {}
+
+    @Override
+    public Integer call() throws Exception {
+        String question = question();
+        ServiceConfig config = client.load();
+        try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
+                CompletionReader reader = new CompletionReader(config, registry, false);
+                KafkaProducer<byte[], byte[]> producer = new KafkaClients(config).producer()) {
+            String topic = config.string("topics.prompts");
+            AvroEncoder<Prompt> encoder =
+                    AvroEncoder.open(registry, Prompt.class, topic + "-value", AvroSerdeConfig.of(config.registry()));
+            byte[] key = id.getBytes(StandardCharsets.UTF_8);
+            try {
+                producer.send(new ProducerRecord<>(topic, key, encoder.encode(prompt(question)))).get();
+            } catch (ExecutionException e) {
+                throw new IllegalStateException("topic " + topic + ": the prompt was not accepted: " + e.getCause().getMessage(), e);
+            }
+            return await(reader);
+        }
+    }
+
+    private int await(CompletionReader reader) {
+        long until = System.nanoTime() + Duration.ofSeconds(timeoutSeconds).toNanos();
+        while (System.nanoTime() < until) {
+            for (Completion completion : reader.poll(Duration.ofMillis(200), spec.commandLine().getErr()::println)) {
+                if (completion.getRequestId().equals(id)) {
+                    return show(completion);
+                }
+            }
+        }
+        spec.commandLine().getErr().println("millrace: no completion of " + id + " within " + timeoutSeconds
+                + " s; is the service running? The prompt is not lost: `millrace consume --from-beginning` shows its answer later");
+        return 1;
+    }
+
+    private int show(Completion completion) {
+        boolean answered = completion.getFinishReason() != FinishReason.rejected
+                && completion.getFinishReason() != FinishReason.failed;
+        if (json) {
+            spec.commandLine().getOut().println(CompletionJson.line(completion));
+        } else if (answered) {
+            spec.commandLine().getOut().println(completion.getText());
+        } else {
+            spec.commandLine().getErr().println("millrace: " + completion.getFinishReason() + ": "
+                    + completion.getErrorCode() + ": " + completion.getErrorMessage());
+        }
+        spec.commandLine().getOut().flush();
+        return answered ? 0 : 1;
+    }
+
+    private String question() throws java.io.IOException {
+        if ((text == null) == (file == null)) {
+            throw new ParameterException(spec.commandLine(), "expected either TEXT or --file, got " + (text == null ? "neither" : "both"));
+        }
+        if (text != null) {
+            return text;
+        }
+        String path = String.valueOf(file);
+        byte[] bytes = path.equals("-") ? System.in.readAllBytes() : Files.readAllBytes(Path.of(path));
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+
+    private Prompt prompt(String question) {
+        List<Message> messages = new ArrayList<>();
+        if (system != null) {
+            messages.add(new Message("system", system, null, null, null, List.of()));
+        }
+        messages.add(new Message("user", question, null, null, null, List.of()));
+        Sampling sampling = Sampling.newBuilder()
+                .setTemperature(temperature)
+                .setTopP(topP)
+                .setSeed(seed)
+                .setMaxTokens(maxTokens)
+                .setStop(stop)
+                .build();
+        return Prompt.newBuilder()
+                .setRequestId(id)
+                .setTenant(tenant)
+                .setMessages(raw ? null : messages)
+                .setPrompt(raw ? question : null)
+                .setSampling(sampling)
+                .build();
+    }
+}

@@ -1,0 +1,136 @@
+package millrace.streams.cli;
+
+import java.io.PrintWriter;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import millrace.engine.Engine;
+import millrace.engine.TextEngine;
+import millrace.streams.InferenceService;
+import millrace.streams.Models;
+import millrace.streams.ServiceConfig;
+import millrace.streams.embedded.EmbeddedCluster;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Spec;
+
+/// Runs the service until it is told to stop.
+@Command(
+        name = "serve",
+        mixinStandardHelpOptions = true,
+        description = "Serves prompts from a Kafka topic until SIGTERM or Ctrl-C.",
+        footer = {
+            "",
+            "Examples:",
+            "  millrace serve --embedded -D engine.model=glm-tiny",
+            "  millrace serve --config service.properties",
+            "  millrace serve -D kafka.bootstrap.servers=b1:9092,b2:9092 -D schema.registry.url=http://registry:8081 \\",
+            "      -D engine.model=/models/GLM-4.5-Air -D engine.kv.bytes=8589934592",
+            "",
+            "Any Kafka client property goes under kafka., for example -D kafka.security.protocol=SASL_SSL.",
+            "Exit codes: 0 stopped, 1 could not start or had to stop, 2 wrong usage."
+        })
+final class ServeCommand implements Callable<Integer> {
+    @Option(names = "--embedded", description = "Brings a broker and a schema registry along, with data in embedded.dir.")
+    boolean embedded;
+
+    @Mixin
+    ConfigOptions options = new ConfigOptions();
+
+    @Spec
+    CommandSpec spec;
+
+    @SuppressWarnings("NullAway.Init") // picocli sets spec
+    ServeCommand() {}
+
+    @Override
+    public Integer call() throws Exception {
+        PrintWriter err = spec.commandLine().getErr();
+        ServiceConfig config = options.load(Map.of());
+        CountDownLatch stopped = new CountDownLatch(1);
+        Running running = new Running();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            running.stop();
+            try {
+                stopped.await();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }, "shutdown"));
+        try (EmbeddedCluster cluster = embedded ? start(config, err) : null) {
+            ServiceConfig complete = cluster == null ? config : withCluster(config, cluster);
+            if (!complete.isSet("kafka.bootstrap.servers") || !complete.isSet("schema.registry.url")) {
+                throw new IllegalArgumentException("kafka.bootstrap.servers and schema.registry.url: expected both; set them in the"
+                        + " config file or by -D, or give --embedded");
+            }
+            try (InferenceService service = InferenceService.start(
+                    complete, ServeCommand::open, embedded, line -> say(err, line))) {
+                running.started(service);
+                Throwable fatal = service.run();
+                if (fatal != null) {
+                    say(err, "stopping: " + fatal.getMessage());
+                    return 1;
+                }
+                say(err, "stopping: no new prompts are taken in");
+            }
+            say(err, "stopped");
+            return 0;
+        } finally {
+            stopped.countDown();
+        }
+    }
+
+    private static void say(PrintWriter err, String line) {
+        err.println(line);
+        err.flush();
+    }
+
+    private static EmbeddedCluster start(ServiceConfig config, PrintWriter err) {
+        EmbeddedCluster cluster = EmbeddedCluster.start(
+                Path.of(config.string("embedded.dir")), config.string("embedded.host"),
+                config.integer("embedded.port"), config.integer("embedded.registry.port"));
+        say(err, "embedded broker " + cluster.bootstrap() + ", schema registry " + cluster.registryUrl()
+                + ", data in " + config.string("embedded.dir"));
+        return cluster;
+    }
+
+    private static ServiceConfig withCluster(ServiceConfig config, EmbeddedCluster cluster) {
+        Map<String, String> missing = new LinkedHashMap<>();
+        cluster.serviceConfig().forEach((key, value) -> {
+            if (!config.isSet(key)) {
+                missing.put(key, value);
+            }
+        });
+        return config.with(missing);
+    }
+
+    static TextEngine open(ServiceConfig config) {
+        Path scratch = Path.of(config.string("state.dir"), "models");
+        return Engine.open(config.engine(Models.directory(config.string("engine.model"), scratch)));
+    }
+
+    /// Hands a stop to the service, also one that comes before it has started.
+    private static final class Running {
+        private @Nullable InferenceService service;
+        private boolean stop;
+
+        synchronized void started(InferenceService started) {
+            service = started;
+            if (stop) {
+                started.stop();
+            }
+        }
+
+        synchronized void stop() {
+            stop = true;
+            if (service != null) {
+                service.stop();
+            }
+        }
+    }
+}
