@@ -1,0 +1,2 @@
+/// Tests of what is said.
+package millrace.schemas;
