@@ -46,12 +46,12 @@ final class AddedTokens {
                 continue;
             }
             if (token.lstrip()) {
-                while (from > done && Character.isWhitespace(text.charAt(from - 1))) {
+                while (from > done && isSpace(text.charAt(from - 1))) {
                     from--;
                 }
             }
             if (token.rstrip()) {
-                while (to < text.length() && Character.isWhitespace(text.charAt(to))) {
+                while (to < text.length() && isSpace(text.charAt(to))) {
                     to++;
                 }
                 at = to;
@@ -89,6 +89,10 @@ final class AddedTokens {
 
     private static boolean wordAfter(String text, int at) {
         return at < text.length() && isWord(text.codePointAt(at));
+    }
+
+    private static boolean isSpace(char c) {
+        return c >= 0x09 && c <= 0x0D || c == 0x85 || Character.isSpaceChar(c);
     }
 
     private static boolean isWord(int c) {

@@ -2,7 +2,8 @@ package millrace.engine.tokenizer;
 
 import org.jspecify.annotations.Nullable;
 
-/// The alphabet in which byte-level tokenizers print bytes: printable Latin-1 as itself, the other 68 bytes from U+0100.
+/// The alphabet in which byte-level tokenizers print bytes: printable Latin-1 as itself, the other 68 bytes as the
+/// characters from U+0100 on.
 final class ByteLevel {
     private static final String ALPHABET = alphabet();
 

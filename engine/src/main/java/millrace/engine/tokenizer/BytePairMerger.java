@@ -2,7 +2,8 @@ package millrace.engine.tokenizer;
 
 import java.util.Arrays;
 
-/// Byte-pair merging: as long as neighbours merge, the pair with the lowest priority number does, the leftmost of equals.
+/// Byte-pair merging: as long as neighbours merge, the pair with the lowest priority number does, of equals the
+/// leftmost one.
 ///
 /// Short pieces are scanned, long ones go through a heap over a linked list: O(n log n), so that a megabyte without a
 /// space stays a matter of a second.

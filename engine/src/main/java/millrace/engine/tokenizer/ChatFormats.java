@@ -1,6 +1,5 @@
 package millrace.engine.tokenizer;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,7 +11,7 @@ import org.jspecify.annotations.Nullable;
 ///
 /// | markers in the template | and                                                | format             |
 /// |-------------------------|----------------------------------------------------|--------------------|
-/// | `[gMASK]<sop>`          | `Reasoning Effort`                                 | `glm-5`            |
+/// | `[gMASK]<sop>`          | `Reasoning Effort`, `enable_thinking`              | `glm-5`            |
 /// |                         | `/nothink`                                         | `glm-4.5`          |
 /// |                         | `'</think>' if` or `clear_thinking`                | `glm-4.7`          |
 /// |                         | ends every prompt with `<|assistant|>{{ '\n' }}`   | `glm-plain`        |
@@ -35,7 +34,6 @@ public final class ChatFormats {
     static final int VERSION = 1;
 
     private static final String JINJA = "chat_template.jinja";
-    private static final String JSON = "chat_template.json";
     private static final int MAX_TEMPLATE_BYTES = 1 << 20;
 
     private static final List<ChatFormat> ALL = all();
@@ -95,14 +93,10 @@ public final class ChatFormats {
             if (jinja.length > MAX_TEMPLATE_BYTES) {
                 throw new InvalidModelException(
                         "TPL_LIMIT",
-                        "%s: size: expected at most %d bytes, got %d".formatted(JINJA, MAX_TEMPLATE_BYTES, jinja.length));
+                        "%s: size: expected at most %d bytes, got %d"
+                                .formatted(JINJA, MAX_TEMPLATE_BYTES, jinja.length));
             }
             return new String(jinja, StandardCharsets.UTF_8);
-        }
-        byte[] json = files.readIfPresent(JSON);
-        if (json != null) {
-            JsonNode template = Json.tree(JSON, json).path("chat_template");
-            return template.isTextual() ? template.asText() : null;
         }
         return TokenizerConfig.read(files.readIfPresent(TokenizerConfig.FILE)).chatTemplate();
     }
@@ -127,7 +121,7 @@ public final class ChatFormats {
 
     private static @Nullable ChatFormat glm(String template) {
         if (template.contains("Reasoning Effort")) {
-            return GlmFormat.GLM_5;
+            return template.contains("enable_thinking") ? GlmFormat.GLM_5 : null;
         }
         if (template.contains("/nothink")) {
             return GlmFormat.GLM_4_5;

@@ -18,10 +18,11 @@ enum ChatMlFormat implements ChatFormat {
     /// Qwen3: tools, and thinking that is kept for the turns after the last question.
     QWEN_3("qwen3", null);
 
-    private static final String TOOLS_HEAD = "# Tools\n\nYou may call one or more functions to assist with the user query."
-            + "\n\nYou are provided with function signatures within <tools></tools> XML tags:\n<tools>";
-    private static final String TOOLS_TAIL = "\n</tools>\n\nFor each function call, return a json object with function name"
-            + " and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
+    private static final String TOOLS_HEAD = "# Tools\n\nYou may call one or more functions"
+            + " to assist with the user query.\n\nYou are provided with function signatures"
+            + " within <tools></tools> XML tags:\n<tools>";
+    private static final String TOOLS_TAIL = "\n</tools>\n\nFor each function call, return a json object"
+            + " with function name and arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n"
             + "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>";
 
     private final String id;
@@ -99,7 +100,7 @@ enum ChatMlFormat implements ChatFormat {
         out.marker("<|im_start|>").format("assistant");
         String content = message.content();
         if (this == QWEN_3) {
-            Conversation.Answer answer = Conversation.answer(message);
+            Conversation.Answer answer = Conversation.answer(message, "\n");
             content = answer.content();
             boolean last = index == conversation.messages().size() - 1;
             out.format("\n");

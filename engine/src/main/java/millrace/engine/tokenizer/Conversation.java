@@ -3,6 +3,7 @@ package millrace.engine.tokenizer;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
@@ -64,15 +65,12 @@ record Conversation(List<ChatMessage> messages, List<JsonNode> tools, ChatOption
         Utf8.requireWellFormed("tools", json);
         JsonNode node = PythonJson.parse("tools", json);
         if (!node.isArray()) {
-            throw PythonJson.invalid("tools", "a JSON array", node.getNodeType().toString().toLowerCase(java.util.Locale.ROOT));
+            throw PythonJson.invalid("tools", "a JSON array", kind(node));
         }
         List<JsonNode> tools = new ArrayList<>();
         for (JsonNode tool : node) {
             if (!tool.isObject()) {
-                throw PythonJson.invalid(
-                        "tools[" + tools.size() + "]",
-                        "an object",
-                        tool.getNodeType().toString().toLowerCase(java.util.Locale.ROOT));
+                throw PythonJson.invalid("tools[" + tools.size() + "]", "an object", kind(tool));
             }
             tools.add(tool);
         }
@@ -81,12 +79,17 @@ record Conversation(List<ChatMessage> messages, List<JsonNode> tools, ChatOption
 
     /// The arguments of a call, an object; no text counts as an empty one.
     static JsonNode arguments(ToolCall call) {
-        String where = "tool call \"" + (call.name().length() <= 64 ? call.name() : call.name().substring(0, 64) + "…") + "\"";
+        String name = call.name().length() <= 64 ? call.name() : call.name().substring(0, 64) + "…";
+        String where = "tool call \"" + name + "\"";
         JsonNode node = PythonJson.parse(where, call.arguments().isBlank() ? "{}" : call.arguments());
         if (!node.isObject()) {
-            throw PythonJson.invalid(where, "a JSON object as arguments", node.getNodeType().toString().toLowerCase(java.util.Locale.ROOT));
+            throw PythonJson.invalid(where, "a JSON object as arguments", kind(node));
         }
         return node;
+    }
+
+    private static String kind(JsonNode node) {
+        return node.getNodeType().toString().toLowerCase(Locale.ROOT);
     }
 
     int lastIndexOf(String role) {
@@ -111,12 +114,15 @@ record Conversation(List<ChatMessage> messages, List<JsonNode> tools, ChatOption
     void refuseTools(String formatId) {
         boolean calls = messages.stream().anyMatch(m -> !m.toolCalls().isEmpty());
         if (!tools.isEmpty() || calls) {
-            throw PythonJson.invalid("chat format \"" + formatId + "\"", "no tools, as it has no form for them", "tools");
+            throw PythonJson.invalid(
+                    "chat format \"" + formatId + "\"", "no tools and no calls, as it has no words for them", "some");
         }
     }
 
-    /// The reasoning given apart, or else what stands before the last `</think>` of the content.
-    static Answer answer(ChatMessage message) {
+    /// The reasoning given apart, or else what stands in the content between `<think>` and `</think>`.
+    ///
+    /// @param stripped characters to take away around reasoning and content if they are taken from the content
+    static Answer answer(ChatMessage message, String stripped) {
         String content = message.content();
         if (message.reasoningContent() != null) {
             return new Answer(message.reasoningContent(), content);
@@ -125,10 +131,10 @@ record Conversation(List<ChatMessage> messages, List<JsonNode> tools, ChatOption
         if (first < 0) {
             return new Answer("", content);
         }
-        String before = Strip.right(content.substring(0, first), "\n");
+        String before = Strip.right(content.substring(0, first), stripped);
         int open = before.lastIndexOf("<think>");
-        String reasoning = Strip.left(open < 0 ? before : before.substring(open + "<think>".length()), "\n");
+        String reasoning = Strip.left(open < 0 ? before : before.substring(open + "<think>".length()), stripped);
         String after = content.substring(content.lastIndexOf("</think>") + "</think>".length());
-        return new Answer(reasoning, Strip.left(after, "\n"));
+        return new Answer(reasoning, Strip.left(after, stripped));
     }
 }

@@ -1,6 +1,7 @@
 package millrace.engine.tokenizer;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.List;
 import java.util.Map;
@@ -19,10 +20,11 @@ enum GlmFormat implements ChatFormat {
     /// GLM-5.2: as 4.7, with a reasoning effort, and history that keeps its empty thinking.
     GLM_5("glm-5", "");
 
-    private static final String TOOLS_HEAD = "\n# Tools\n\nYou may call one or more functions to assist with the user query."
-            + "\n\nYou are provided with function signatures within <tools></tools> XML tags:\n<tools>\n";
-    private static final String TOOLS_TAIL = "</tools>\n\nFor each function call, output the function name and arguments"
-            + " within the following XML format:\n<tool_call>{function-name}";
+    private static final String TOOLS_HEAD = "\n# Tools\n\nYou may call one or more functions"
+            + " to assist with the user query.\n\nYou are provided with function signatures"
+            + " within <tools></tools> XML tags:\n<tools>\n";
+    private static final String TOOLS_TAIL = "</tools>\n\nFor each function call, output the function name"
+            + " and arguments within the following XML format:\n<tool_call>{function-name}";
 
     private final String id;
     /// What stands between a role's marker and the content, and around the parts of a call.
@@ -102,8 +104,8 @@ enum GlmFormat implements ChatFormat {
     /// The declaration as GLM-5 shows it, or a missing node for a tool that is deferred.
     private static JsonNode function(JsonNode tool) {
         JsonNode inner = tool.path("function").isObject() ? tool.path("function") : tool;
-        if (inner.path("defer_loading").asBoolean(false) || tool.path("defer_loading").asBoolean(false)) {
-            return inner.path("no such declaration");
+        if (inner.path("defer_loading").asBoolean(false)) {
+            return MissingNode.getInstance();
         }
         ObjectNode shown = inner.deepCopy();
         return shown.without(List.of("strict", "defer_loading"));
@@ -127,9 +129,11 @@ enum GlmFormat implements ChatFormat {
             out.content(message.content());
             return;
         }
-        Conversation.Answer answer = Conversation.answer(message);
+        // GLM-5 keeps the line breaks around the reasoning, its predecessors do not.
+        Conversation.Answer answer = Conversation.answer(message, this == GLM_5 ? "" : "\n");
         if (index > conversation.lastIndexOf("user") && !answer.reasoning().isEmpty()) {
-            out.format("<think>").content(Strip.both(answer.reasoning())).format("</think>");
+            String reasoning = this == GLM_5 ? answer.reasoning() : Strip.both(answer.reasoning());
+            out.format("<think>").content(reasoning).format("</think>");
         } else {
             out.format(this == GLM_4_7 ? "</think>" : "<think></think>");
         }

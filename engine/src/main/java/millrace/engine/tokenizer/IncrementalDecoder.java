@@ -3,8 +3,8 @@ package millrace.engine.tokenizer;
 /// The text of a growing sequence of tokens, piece by piece: the pieces together are exactly the text of the whole.
 ///
 /// A character whose bytes are split over tokens is held back until it is complete, so no piece ever has to be taken
-/// back. Ill-formed bytes become one U+FFFD per maximal ill-formed subpart (Unicode 3.9, table 3-8), as everywhere else
-/// in Java.
+/// back. Ill-formed bytes become one U+FFFD per maximal ill-formed subpart (Unicode 3.9, table 3-8), as
+/// Hugging Face's decoders do it.
 public final class IncrementalDecoder {
     private final Tokenizer tokenizer;
     private final Utf8 utf8 = new Utf8();

@@ -1,5 +1,6 @@
 package millrace.engine.tokenizer;
 
+import com.fasterxml.jackson.core.JacksonException;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
@@ -14,7 +15,7 @@ import org.jspecify.annotations.Nullable;
 
 /// JSON files of a checkpoint, read with limits on size, depth, and lengths; duplicate keys are refused.
 final class Json {
-    static final int MAX_FILE_BYTES = 128 << 20;
+    static final int MAX_FILE_BYTES = 64 << 20;
     private static final int MAX_STRING = 1 << 20;
     private static final int MAX_NAME = 1 << 16;
     private static final int MAX_DEPTH = 32;
@@ -54,9 +55,11 @@ final class Json {
             return result;
         } catch (StreamConstraintsException e) {
             throw new InvalidModelException(
-                    "TOK_LIMIT", "%s: JSON: expected sizes within limits, got: %s".formatted(file, e.getOriginalMessage()), e);
+                    "TOK_LIMIT",
+                    "%s: JSON: expected sizes within limits, got: %s".formatted(file, e.getOriginalMessage()),
+                    e);
         } catch (IOException e) {
-            String message = e instanceof com.fasterxml.jackson.core.JacksonException j ? j.getOriginalMessage() : e.getMessage();
+            String message = e instanceof JacksonException j ? j.getOriginalMessage() : e.getMessage();
             throw new InvalidModelException(
                     "TOK_INVALID", "%s: JSON: expected well-formed JSON, got: %s".formatted(file, message), e);
         }
@@ -91,6 +94,7 @@ final class Json {
             case null -> "the end";
             case START_OBJECT -> "an object";
             case START_ARRAY -> "an array";
+            case END_ARRAY -> "the end of the array";
             case VALUE_STRING -> "a string";
             case VALUE_NUMBER_INT -> "an integer";
             case VALUE_NUMBER_FLOAT -> "a fraction";

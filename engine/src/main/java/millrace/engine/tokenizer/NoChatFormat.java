@@ -20,7 +20,8 @@ record NoChatFormat(String reason) implements ChatFormat {
     public Rendered render(List<ChatMessage> messages, ChatOptions options, Tokenizer tokenizer) {
         throw new InvalidRequestException(
                 "TPL_UNKNOWN",
-                "messages: expected a model with a known chat format, got %s; set the engine's chatFormat to one of %s, or send a text"
+                ("messages: expected a model with a known chat format, got %s;"
+                                + " set the engine's chatFormat to one of %s, or send a text")
                         .formatted(reason, String.join(", ", ChatFormats.ids())));
     }
 

@@ -70,14 +70,16 @@ final class PreTokenizerReader {
                     node.path("individual_digits").asBoolean(false) ? "\\p{N}" : "\\p{N}+")));
             case "ByteLevel" -> {
                 if (node.path("add_prefix_space").asBoolean(true)) {
-                    throw unsupported("pre_tokenizer ByteLevel.add_prefix_space", "false", node.path("add_prefix_space"));
+                    throw unsupported(
+                            "pre_tokenizer ByteLevel.add_prefix_space", "false", node.path("add_prefix_space"));
                 }
                 if (node.path("use_regex").asBoolean(true)) {
                     stages.add(Splitter.Stage.isolated(SplitPattern.trusted(SplitPattern.GPT2)));
                 }
                 return true;
             }
-            default -> throw unsupported("pre_tokenizer", "Split, Digits, ByteLevel or a Sequence of them", node.path("type"));
+            default -> throw unsupported(
+                    "pre_tokenizer", "Split, Digits, ByteLevel or a Sequence of them", node.path("type"));
         }
         return false;
     }

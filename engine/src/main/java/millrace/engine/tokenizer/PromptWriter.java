@@ -73,7 +73,8 @@ final class PromptWriter {
     }
 
     static String missing(String formatId, String marker) {
-        return "chat format \"%s\": expected the tokenizer to have the marker \"%s\", got none; choose another chatFormat or the tokenizer of the same release"
+        return ("chat format \"%s\": expected the tokenizer to have the marker \"%s\", got none;"
+                        + " choose another chatFormat or the tokenizer of the same release")
                 .formatted(formatId, marker);
     }
 }

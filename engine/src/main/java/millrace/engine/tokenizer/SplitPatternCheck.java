@@ -35,7 +35,8 @@ final class SplitPatternCheck {
         String shown = regex.length() <= 80 ? regex : regex.substring(0, 80) + "…";
         return new InvalidModelException(
                 "TOK_REGEX",
-                "%s: split pattern \"%s\": expected classes, alternatives, lookahead and groups that occur at most once, got %s"
+                ("%s: split pattern \"%s\":"
+                                + " expected classes, alternatives, lookahead and groups that occur once, got %s")
                         .formatted(where, shown, why));
     }
 

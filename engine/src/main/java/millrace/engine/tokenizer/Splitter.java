@@ -154,7 +154,8 @@ final class Splitter {
     private static InvalidRequestException tooComplex(int length) {
         return new InvalidRequestException(
                 "PROMPT_TOO_COMPLEX",
-                "prompt: the model's split pattern: expected at most %d reads per character, got more on %d characters; shorten runs of like characters"
+                ("prompt: the model's split pattern: expected at most %d reads per character,"
+                                + " got more on %d characters; shorten runs of like characters")
                         .formatted(READS_PER_CHAR, length));
     }
 }

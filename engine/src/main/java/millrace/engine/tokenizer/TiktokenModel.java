@@ -65,7 +65,8 @@ final class TiktokenModel {
         if (ranks.size() + SPECIALS > Vocabulary.MAX_IDS) {
             throw new InvalidModelException(
                     "TOK_LIMIT",
-                    "%s: expected at most %d tokens, got %d".formatted(FILE, Vocabulary.MAX_IDS - SPECIALS, ranks.size()));
+                    "%s: expected at most %d tokens, got %d"
+                            .formatted(FILE, Vocabulary.MAX_IDS - SPECIALS, ranks.size()));
         }
         for (Map.Entry<String, Integer> entry : ranks.entrySet()) {
             if (entry.getValue() >= ranks.size()) {

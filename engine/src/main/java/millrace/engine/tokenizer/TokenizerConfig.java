@@ -14,13 +14,12 @@ import org.jspecify.annotations.Nullable;
 /// @param addedTokens `added_tokens_decoder`, by id
 /// @param eosTokens text of `eos_token`; none if the file has none
 /// @param chatTemplate `chat_template`, or null
-record TokenizerConfig(
-        Map<Integer, AddedToken> addedTokens, Set<String> eosTokens, String tokenizerClass, @Nullable String chatTemplate) {
+record TokenizerConfig(Map<Integer, AddedToken> addedTokens, Set<String> eosTokens, @Nullable String chatTemplate) {
     static final String FILE = "tokenizer_config.json";
 
     static TokenizerConfig read(byte @Nullable [] bytes) {
         if (bytes == null) {
-            return new TokenizerConfig(Map.of(), Set.of(), "", null);
+            return new TokenizerConfig(Map.of(), Set.of(), null);
         }
         JsonNode root = Json.tree(FILE, bytes);
         Map<Integer, AddedToken> added = new LinkedHashMap<>();
@@ -40,7 +39,7 @@ record TokenizerConfig(
         if (eosToken.isTextual()) {
             eos.add(eosToken.asText());
         }
-        return new TokenizerConfig(added, eos, root.path("tokenizer_class").asText(""), template(root.path("chat_template")));
+        return new TokenizerConfig(added, eos, template(root.path("chat_template")));
     }
 
     /// A string, or a list of named templates, of which the default counts.
@@ -76,6 +75,7 @@ record TokenizerConfig(
 
     private static InvalidModelException invalid(String file, String what, String expected, String got) {
         return new InvalidModelException(
-                "TOK_INVALID", "%s: %s: expected %s, got %s".formatted(file, what, expected, got.isEmpty() ? "none" : got));
+                "TOK_INVALID",
+                "%s: %s: expected %s, got %s".formatted(file, what, expected, got.isEmpty() ? "none" : got));
     }
 }

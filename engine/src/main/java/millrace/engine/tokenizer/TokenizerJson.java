@@ -80,17 +80,17 @@ final class TokenizerJson {
 
     private void merges(JsonParser parser) throws IOException {
         while (parser.nextToken() != JsonToken.END_ARRAY) {
+            String what = "model.merges[" + mergeRights.size() + "]";
             if (parser.currentToken() == JsonToken.START_ARRAY) {
-                mergeLefts.add(mergeSide(parser));
-                mergeRights.add(mergeSide(parser));
-                Json.require(FILE, "model.merges[" + (mergeLefts.size() - 1) + "]", JsonToken.END_ARRAY, parser.nextToken());
+                mergeLefts.add(mergeSide(what, parser));
+                mergeRights.add(mergeSide(what, parser));
+                Json.require(FILE, what, JsonToken.END_ARRAY, parser.nextToken());
             } else {
-                Json.require(FILE, "model.merges[" + mergeLefts.size() + "]", JsonToken.VALUE_STRING, parser.currentToken());
+                Json.require(FILE, what, JsonToken.VALUE_STRING, parser.currentToken());
                 String merge = parser.getText();
                 int space = merge.indexOf(' ');
                 if (space <= 0 || space != merge.lastIndexOf(' ') || space == merge.length() - 1) {
-                    throw invalid("model.merges[%d]: expected two tokens and a space between, got \"%s\""
-                            .formatted(mergeLefts.size(), merge));
+                    throw invalid("%s: expected two tokens and a space between, got \"%s\"".formatted(what, merge));
                 }
                 mergeLefts.add(merge.substring(0, space));
                 mergeRights.add(merge.substring(space + 1));
@@ -99,8 +99,8 @@ final class TokenizerJson {
         }
     }
 
-    private String mergeSide(JsonParser parser) throws IOException {
-        Json.require(FILE, "model.merges[" + mergeRights.size() + "]", JsonToken.VALUE_STRING, parser.nextToken());
+    private static String mergeSide(String what, JsonParser parser) throws IOException {
+        Json.require(FILE, what, JsonToken.VALUE_STRING, parser.nextToken());
         return parser.getText();
     }
 

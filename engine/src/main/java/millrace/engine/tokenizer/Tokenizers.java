@@ -28,7 +28,8 @@ public final class Tokenizers {
         }
         throw new InvalidModelException(
                 "TOK_MISSING",
-                "tokenizer: expected %s or %s among the model files, got neither; copy the tokenizer of the same release"
+                ("tokenizer: expected %s or %s among the model files, got neither;"
+                                + " copy the tokenizer of the same release")
                         .formatted(TokenizerJson.FILE, TiktokenModel.FILE));
     }
 }

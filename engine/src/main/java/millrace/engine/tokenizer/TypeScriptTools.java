@@ -128,7 +128,8 @@ final class TypeScriptTools {
                 for (Map.Entry<String, JsonNode> field : parameters.path("properties").properties()) {
                     fields.add(field(field, required, "  "));
                 }
-                parts.add("interface parameters {" + (fields.isEmpty() ? "" : "\n" + String.join(",\n", fields) + "\n") + "}");
+                String inner = fields.isEmpty() ? "" : "\n" + String.join(",\n", fields) + "\n";
+                parts.add("interface parameters {" + inner + "}");
                 body = "parameters";
             }
             for (Map.Entry<String, JsonNode> definition : definitions.deepCopy().properties()) {
@@ -193,10 +194,11 @@ final class TypeScriptTools {
             JsonNode value = schema.path("default");
             if (!value.isMissingNode() && !value.isNull()) {
                 boolean plain = value.isNumber() || value.isBoolean();
-                out.append(indent).append("// Default: ").append(plain ? text(value) : PythonJson.dumps(value)).append('\n');
+                String shown = plain ? text(value) : PythonJson.dumps(value);
+                out.append(indent).append("// Default: ").append(shown).append('\n');
             }
             String mark = required.contains(field.getKey()) ? "" : "?";
-            return out.append(indent).append(field.getKey()).append(mark).append(": ").append(type(schema, indent)).toString();
+            return out + indent + field.getKey() + mark + ": " + type(schema, indent);
         }
 
         private static String docs(JsonNode schema, String indent) throws NoForm {

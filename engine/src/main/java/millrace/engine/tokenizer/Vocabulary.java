@@ -30,7 +30,8 @@ final class Vocabulary {
         unreachable.forEach((id, bytes) -> set(where, id, bytes));
         for (int b = 0; b < 256; b++) {
             if (!ids.containsKey(String.valueOf((char) b))) {
-                throw invalid("%s: vocabulary: expected a token for every byte, got none for 0x%02X".formatted(where, b));
+                throw invalid("%s: vocabulary: expected a token for every byte, got none for 0x%02X"
+                        .formatted(where, b));
             }
         }
     }
