@@ -7,6 +7,7 @@ import java.io.InputStream;
 import java.net.BindException;
 import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -26,6 +27,7 @@ import org.slf4j.LoggerFactory;
 public final class EmbeddedRegistry implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(EmbeddedRegistry.class);
     private static final int MAX_BODY = 1 << 20;
+    private static final Duration BROKER_TIMEOUT = Duration.ofSeconds(15);
     private static final String CONTENT_TYPE = "application/vnd.schemaregistry.v1+json";
     private static final Set<String> ACCEPTED_TYPES = Set.of(
             CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json", "application/octet-stream");
@@ -46,8 +48,12 @@ public final class EmbeddedRegistry implements AutoCloseable {
     /// Starts a registry over the cluster at `bootstrap`, which gets a topic `_schemas` when it has none. Port 0 takes
     /// a free one. Returns when the state is read and requests are answered.
     public static EmbeddedRegistry start(String bootstrap, String host, int port) {
+        return start(bootstrap, host, port, BROKER_TIMEOUT);
+    }
+
+    static EmbeddedRegistry start(String bootstrap, String host, int port, Duration brokerTimeout) {
         HttpServer server = bind(host, port);
-        SchemasTopic topic = new SchemasTopic(bootstrap);
+        SchemasTopic topic = new SchemasTopic(bootstrap, brokerTimeout);
         boolean started = false;
         try {
             EmbeddedRegistry registry = serve(server, load(topic), topic, host);
@@ -76,8 +82,9 @@ public final class EmbeddedRegistry implements AutoCloseable {
             try {
                 api.replay(entry.key, entry.value);
             } catch (IOException e) {
-                throw new EmbeddedException("EMBEDDED_STORE", ("embedded registry: topic %s holds a record that is not"
-                        + " JSON (%s); was it written by something else?").formatted(SchemasTopic.NAME, e.getMessage()), e);
+                String message = "embedded registry: topic %s holds a record that is not JSON (%s);"
+                        + " was it written by something else?";
+                throw new EmbeddedException("EMBEDDED_STORE", message.formatted(SchemasTopic.NAME, e.getMessage()), e);
             }
         }
         return api;
@@ -87,8 +94,9 @@ public final class EmbeddedRegistry implements AutoCloseable {
         try {
             return HttpServer.create(new InetSocketAddress(host, port), 0);
         } catch (BindException | UnknownHostException e) {
-            throw new EmbeddedException("EMBEDDED_PORT", ("embedded registry: cannot listen on %s:%d: %s; stop what uses"
-                    + " the port, or take port 0 for a free one").formatted(host, port, e.getMessage()), e);
+            String message = "embedded registry: cannot listen on %s:%d: %s; "
+                    + "stop what uses the port, or take port 0 for a free one";
+            throw new EmbeddedException("EMBEDDED_PORT", message.formatted(host, port, e.getMessage()), e);
         } catch (IOException | RuntimeException e) {
             throw new EmbeddedException("EMBEDDED_START",
                     "embedded registry: cannot start on %s:%d: %s".formatted(host, port, e), e);

@@ -25,14 +25,16 @@ import org.jspecify.annotations.Nullable;
 final class SchemasTopic implements RegistryStore, AutoCloseable {
     static final String NAME = "_schemas";
     private static final TopicPartition PARTITION = new TopicPartition(NAME, 0);
-    private static final long TIMEOUT_MS = 15_000;
 
     private final String bootstrap;
+    private final int timeoutMs;
     private @Nullable KafkaProducer<String, String> producer;
     private boolean closed;
 
-    SchemasTopic(String bootstrap) {
+    /// `timeout` bounds every wait for the broker.
+    SchemasTopic(String bootstrap, Duration timeout) {
         this.bootstrap = bootstrap;
+        this.timeoutMs = Math.toIntExact(timeout.toMillis());
     }
 
     /// Takes one record of the topic; the value is null where a key was deleted.
@@ -43,14 +45,18 @@ final class SchemasTopic implements RegistryStore, AutoCloseable {
     /// Creates the topic unless it is there, reads it from its beginning to its present end, and returns the id of
     /// the cluster.
     String open(Reader reader) {
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "client.id", "embedded-registry");
+        Map<String, Object> settings = Map.of(
+                "bootstrap.servers", bootstrap,
+                "client.id", "embedded-registry",
+                "request.timeout.ms", timeoutMs,
+                "default.api.timeout.ms", timeoutMs);
         try (Admin admin = Admin.create(settings)) {
             var clusterId = admin.describeCluster().clusterId();
             boolean created = create(admin);
             if (!created) {
                 read(reader);
             }
-            return clusterId.get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+            return clusterId.get(timeoutMs, TimeUnit.MILLISECONDS);
         } catch (ExecutionException | TimeoutException | KafkaException e) {
             throw storeFailed("read", e instanceof ExecutionException && e.getCause() != null ? e.getCause() : e);
         } catch (InterruptedException e) {
@@ -59,10 +65,10 @@ final class SchemasTopic implements RegistryStore, AutoCloseable {
         }
     }
 
-    private static boolean create(Admin admin) throws InterruptedException, ExecutionException, TimeoutException {
+    private boolean create(Admin admin) throws InterruptedException, ExecutionException, TimeoutException {
         NewTopic topic = new NewTopic(NAME, 1, (short) 1).configs(Map.of("cleanup.policy", "compact"));
         try {
-            admin.createTopics(List.of(topic)).all().get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+            admin.createTopics(List.of(topic)).all().get(timeoutMs, TimeUnit.MILLISECONDS);
             return true;
         } catch (ExecutionException e) {
             if (e.getCause() instanceof TopicExistsException) {
@@ -81,11 +87,11 @@ final class SchemasTopic implements RegistryStore, AutoCloseable {
                 "isolation.level", "read_committed",
                 // Closing waits for the fetch that is under way, and at the end of the topic nothing comes.
                 "fetch.max.wait.ms", 10,
-                "default.api.timeout.ms", (int) TIMEOUT_MS);
+                "default.api.timeout.ms", timeoutMs);
         try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
             consumer.assign(List.of(PARTITION));
             long end = consumer.endOffsets(List.of(PARTITION)).get(PARTITION);
-            long deadline = System.nanoTime() + Duration.ofMillis(TIMEOUT_MS).toNanos();
+            long deadline = System.nanoTime() + Duration.ofMillis(timeoutMs).toNanos();
             while (consumer.position(PARTITION) < end) {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(200))) {
                     if (record.key() != null) {
@@ -93,7 +99,7 @@ final class SchemasTopic implements RegistryStore, AutoCloseable {
                     }
                 }
                 if (System.nanoTime() > deadline) {
-                    throw storeFailed("read", new TimeoutException("not at the end after " + TIMEOUT_MS + " ms"));
+                    throw storeFailed("read", new TimeoutException("not at the end after " + timeoutMs + " ms"));
                 }
             }
         }
@@ -102,7 +108,7 @@ final class SchemasTopic implements RegistryStore, AutoCloseable {
     @Override
     public void append(String key, @Nullable String value) {
         try {
-            producer().send(new ProducerRecord<>(NAME, 0, key, value)).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+            producer().send(new ProducerRecord<>(NAME, 0, key, value)).get(timeoutMs, TimeUnit.MILLISECONDS);
         } catch (ExecutionException | TimeoutException | KafkaException e) {
             throw storeFailed("write", e instanceof ExecutionException && e.getCause() != null ? e.getCause() : e);
         } catch (InterruptedException e) {
@@ -123,17 +129,17 @@ final class SchemasTopic implements RegistryStore, AutoCloseable {
             settings.put("acks", "all");
             settings.put("enable.idempotence", true);
             settings.put("linger.ms", 0);
-            settings.put("delivery.timeout.ms", (int) TIMEOUT_MS - 1_000);
-            settings.put("request.timeout.ms", 5_000);
-            settings.put("max.block.ms", 10_000);
+            settings.put("delivery.timeout.ms", timeoutMs);
+            settings.put("request.timeout.ms", timeoutMs / 3);
+            settings.put("max.block.ms", timeoutMs);
             producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
         }
         return producer;
     }
 
     private EmbeddedException storeFailed(String verb, Throwable cause) {
-        return new EmbeddedException("EMBEDDED_STORE", "embedded registry: cannot %s topic %s on %s: %s; is the broker up?"
-                .formatted(verb, NAME, bootstrap, cause), cause);
+        String message = "embedded registry: cannot %s topic %s on %s: %s; is the broker up?";
+        return new EmbeddedException("EMBEDDED_STORE", message.formatted(verb, NAME, bootstrap, cause), cause);
     }
 
     @Override

@@ -54,7 +54,8 @@ public record AvroSerdeConfig(
     public static AvroSerdeConfig of(Map<String, ?> configs) {
         AbstractConfig config = new AbstractConfig(DEFINITION, configs, false);
         if (!config.getBoolean("specific.avro.reader")) {
-            throw new ConfigException("specific.avro.reader: expected true (records are of compiled-in classes), got false");
+            throw new ConfigException(
+                    "specific.avro.reader: expected true (records are of compiled-in classes), got false");
         }
         int id = config.getInt("use.schema.id");
         return new AvroSerdeConfig(

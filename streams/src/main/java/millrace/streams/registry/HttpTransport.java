@@ -134,9 +134,10 @@ final class HttpTransport implements RegistryTransport {
                             .formatted(base, MAX_BODY), cause);
         }
         String what = cause instanceof ConnectException ? "no connection" : String.valueOf(cause.getMessage());
-        return new RegistryException("REGISTRY_UNREACHABLE", ("schema registry %s: expected an answer, got none (%s: %s);"
-                + " is it running, and is schema.registry.url right?")
-                        .formatted(base, cause.getClass().getSimpleName(), SchemaTexts.quote(what, 200)), cause);
+        String message = "schema registry %s: expected an answer, got none (%s: %s);"
+                + " is it running, and is schema.registry.url right?";
+        return new RegistryException("REGISTRY_UNREACHABLE",
+                message.formatted(base, cause.getClass().getSimpleName(), SchemaTexts.quote(what, 200)), cause);
     }
 
     private static boolean isTooLong(Throwable cause) {
@@ -146,12 +147,15 @@ final class HttpTransport implements RegistryTransport {
     }
 
     private RegistryException timeout(URI base, Throwable cause) {
-        return new RegistryException("REGISTRY_TIMEOUT", ("schema registry %s: expected an answer within %d ms, got none;"
-                + " is it overloaded? (http.read.timeout.ms)").formatted(base, config.readTimeout().toMillis()), cause);
+        String message = "schema registry %s: expected an answer within %d ms, got none;"
+                + " is it overloaded? (http.read.timeout.ms)";
+        return new RegistryException(
+                "REGISTRY_TIMEOUT", message.formatted(base, config.readTimeout().toMillis()), cause);
     }
 
     private void pause(int round) {
-        long wait = Math.min(config.retryMaxWait().toMillis(), config.retryWait().toMillis() << Math.min(round - 1, 16));
+        long doubled = config.retryWait().toMillis() << Math.min(round - 1, 16);
+        long wait = Math.min(config.retryMaxWait().toMillis(), doubled);
         try {
             // Half of it is random: many clients that lost one registry shall not come back at once.
             Thread.sleep(wait / 2 + ThreadLocalRandom.current().nextLong(wait / 2 + 1));

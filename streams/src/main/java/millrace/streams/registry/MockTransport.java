@@ -28,8 +28,8 @@ final class MockTransport implements RegistryTransport {
     public Reply send(String method, String path, byte @Nullable [] body) {
         int query = path.indexOf('?');
         String plain = query < 0 ? path : path.substring(0, query);
-        RegistryApi.Answer answer =
-                api.handle(method, plain, query < 0 ? null : path.substring(query + 1), body == null ? new byte[0] : body);
+        String parameters = query < 0 ? null : path.substring(query + 1);
+        RegistryApi.Answer answer = api.handle(method, plain, parameters, body == null ? new byte[0] : body);
         return new Reply(answer.status(), answer.body());
     }
 

@@ -38,7 +38,8 @@ public record RegistryConfig(
             .define("schema.registry.url", Type.LIST, Importance.HIGH,
                     "URLs of the schema registry, separated by commas; tried in turn. No redirect is followed.")
             .define("basic.auth.credentials.source", Type.STRING, "URL", ValidString.in("URL", "USER_INFO"),
-                    Importance.MEDIUM, "Where user and password come from: URL (http://user:password@host) or USER_INFO.")
+                    Importance.MEDIUM,
+                    "Where user and password come from: URL (http://user:password@host) or USER_INFO.")
             .define("basic.auth.user.info", Type.PASSWORD, null, Importance.MEDIUM,
                     "user:password, when basic.auth.credentials.source is USER_INFO.")
             .define("bearer.auth.credentials.source", Type.STRING, "STATIC_TOKEN", ValidString.in("STATIC_TOKEN"),
@@ -134,8 +135,8 @@ public record RegistryConfig(
         try {
             url = new URI(text.endsWith("/") ? text.substring(0, text.length() - 1) : text);
         } catch (URISyntaxException e) {
-            throw new ConfigException("schema.registry.url: expected a URL such as http://localhost:8081, got one that is"
-                    + " not valid: " + e.getReason());
+            throw new ConfigException("schema.registry.url: expected a URL such as http://localhost:8081, got one that"
+                    + " is not valid: " + e.getReason());
         }
         String scheme = url.getScheme() == null ? "" : url.getScheme().toLowerCase(Locale.ROOT);
         boolean known = scheme.equals("http") || scheme.equals("https") || scheme.equals("mock");

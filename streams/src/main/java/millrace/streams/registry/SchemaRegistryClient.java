@@ -273,8 +273,9 @@ public final class SchemaRegistryClient implements AutoCloseable {
     }
 
     private RegistryException fieldMissing(String field) {
-        return new RegistryException("REGISTRY_RESPONSE", ("schema registry %s: expected field \"%s\" in the answer, got"
-                + " none; is schema.registry.url that of a schema registry?").formatted(transport.address(), field));
+        String message = "schema registry %s: expected field \"%s\" in the answer, got none;"
+                + " is schema.registry.url that of a schema registry?";
+        return new RegistryException("REGISTRY_RESPONSE", message.formatted(transport.address(), field));
     }
 
     private static byte[] schemaBody(String schema) {

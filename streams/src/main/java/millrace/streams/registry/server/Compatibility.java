@@ -33,8 +33,8 @@ enum Compatibility {
                 return level;
             }
         }
-        throw new RegistryError(422, 42203, "Invalid compatibility level. Valid values are none, backward, forward, full,"
-                + " backward_transitive, forward_transitive, and full_transitive");
+        throw new RegistryError(422, 42203, "Invalid compatibility level. Valid values are none, backward, forward,"
+                + " full, backward_transitive, forward_transitive, and full_transitive");
     }
 
     boolean isTransitive() {

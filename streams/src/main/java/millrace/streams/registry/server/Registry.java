@@ -88,8 +88,8 @@ final class Registry {
         }
         List<String> violations = effectiveLevel(subject).violations(candidate.schema(), parsed(present));
         if (!violations.isEmpty()) {
-            throw new RegistryError(409, 409, "Schema being registered is incompatible with an earlier schema for subject \""
-                    + subject + "\", details: " + violations);
+            throw new RegistryError(409, 409, "Schema being registered is incompatible with an earlier schema for"
+                    + " subject \"" + subject + "\", details: " + violations);
         }
         return append(subject, candidate, idFor(candidate), nextVersion(subject));
     }
@@ -252,8 +252,8 @@ final class Registry {
 
     void setMode(@Nullable String subject, String mode) {
         if (!MODES.contains(mode)) {
-            throw new RegistryError(422, 42204, "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE and"
-                    + " IMPORT");
+            throw new RegistryError(422, 42204,
+                    "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE and IMPORT");
         }
         write(RegistryRecords.key("MODE", subject),
                 RegistryRecords.JSON.createObjectNode().put("mode", mode).toString());

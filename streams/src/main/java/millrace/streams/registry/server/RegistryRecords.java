@@ -10,14 +10,14 @@ import org.jspecify.annotations.Nullable;
 
 /// Keys and values of the `_schemas` topic, in Confluent's format, so that their registry can take the topic over.
 ///
-/// | key                                                          | value                                              |
-/// |--------------------------------------------------------------|----------------------------------------------------|
-/// | `{"keytype":"SCHEMA","subject":s,"version":v,"magic":1}`     | `{"subject","version","id","schema","deleted"}`    |
-/// | `{"keytype":"CONFIG","subject":s or null,"magic":0}`         | `{"compatibilityLevel":"FULL"}`                    |
-/// | `{"keytype":"MODE","subject":s or null,"magic":0}`           | `{"mode":"READONLY"}`                              |
-/// | `{"keytype":"DELETE_SUBJECT","subject":s,"magic":0}`         | `{"subject":s,"version":last version deleted}`     |
-/// | `{"keytype":"CLEAR_SUBJECT","subject":s,"magic":0}`          | `{"subject":s}`                                    |
-/// | `{"keytype":"NOOP","magic":0}`                               | nothing                                            |
+/// | key                                                      | value                                           |
+/// |----------------------------------------------------------|-------------------------------------------------|
+/// | `{"keytype":"SCHEMA","subject":s,"version":v,"magic":1}` | `{"subject","version","id","schema","deleted"}` |
+/// | `{"keytype":"CONFIG","subject":s or null,"magic":0}`     | `{"compatibilityLevel":"FULL"}`                 |
+/// | `{"keytype":"MODE","subject":s or null,"magic":0}`       | `{"mode":"READONLY"}`                           |
+/// | `{"keytype":"DELETE_SUBJECT","subject":s,"magic":0}`     | `{"subject":s,"version":last that is deleted}`  |
+/// | `{"keytype":"CLEAR_SUBJECT","subject":s,"magic":0}`      | `{"subject":s}`                                 |
+/// | `{"keytype":"NOOP","magic":0}`                           | nothing                                         |
 final class RegistryRecords {
     static final ObjectMapper JSON = new ObjectMapper();
 

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.avro.Schema;
 import org.apache.avro.SchemaCompatibility;
@@ -20,6 +21,7 @@ public final class SchemaTexts {
 
     private static final int MAX_TEXT = 1 << 20;
     private static final int MAX_SCHEMA_DEPTH = 64;
+    private static final int MAX_FREE_VALUES = 100;
 
     private static final JsonFactory JSON = JsonFactory.builder()
             .streamReadConstraints(
@@ -68,9 +70,10 @@ public final class SchemaTexts {
             return "expected a schema of %s, got one of %s"
                     .formatted(reader.getFullName(), quote(writer.getFullName(), 200));
         }
-        String shape = whyUnsafe(writer, Collections.newSetFromMap(new IdentityHashMap<>()), 0);
-        if (shape != null) {
-            return shape;
+        try {
+            new Cost().of(writer, 0);
+        } catch (Unsafe e) {
+            return e.getMessage();
         }
         var result = SchemaCompatibility.checkReaderWriterCompatibility(reader, writer);
         if (result.getType() != SchemaCompatibilityType.COMPATIBLE) {
@@ -80,46 +83,84 @@ public final class SchemaTexts {
         return null;
     }
 
-    /* Fields that the reader does not know are skipped by recursion over the writer's schema, and items of no bytes
-     * cost time without costing the sender anything; neither occurs in a schema of ours. */
-    private static @Nullable String whyUnsafe(Schema schema, Set<Schema> path, int depth) {
-        if (depth > MAX_SCHEMA_DEPTH) {
-            return "the schema is nested more than %d deep".formatted(MAX_SCHEMA_DEPTH);
-        }
-        List<Schema> inner =
-                switch (schema.getType()) {
-                    case RECORD -> schema.getFields().stream().map(Schema.Field::schema).toList();
-                    case ARRAY -> List.of(schema.getElementType());
-                    case MAP -> List.of(schema.getValueType());
-                    case UNION -> schema.getTypes();
-                    default -> List.of();
-                };
-        if (inner.isEmpty()) {
-            return null;
-        }
-        if (!path.add(schema)) {
-            return "the schema contains itself (%s)".formatted(quote(schema.getName(), 100));
-        }
-        for (Schema s : inner) {
-            String why = whyUnsafe(s, path, depth + 1);
-            if (why != null) {
-                return why;
+    /* Fields that the reader does not know are skipped by recursion over the writer's schema, and values of no bytes
+     * cost time without costing the sender anything; schemas of ours have no recursion and next to none of these.
+     * Every schema is looked at once: named types may be used twice on every level, which unfolds to 2^levels. */
+    private static final class Cost {
+        private final Map<Schema, Cost.Of> known = new IdentityHashMap<>();
+        private final Set<Schema> open = Collections.newSetFromMap(new IdentityHashMap<>());
+
+        /// Levels below a schema, the most values of no bytes that one value of it unfolds to, and whether it is one.
+        private record Of(int levels, long free, boolean empty) {}
+
+        Of of(Schema schema, int depth) {
+            Of cost = known.get(schema);
+            if (cost == null) {
+                if (depth > MAX_SCHEMA_DEPTH) {
+                    throw tooDeep();
+                }
+                if (!open.add(schema)) {
+                    throw new Unsafe("the schema contains itself (%s)".formatted(quote(schema.getName(), 100)));
+                }
+                cost = compute(schema, depth);
+                open.remove(schema);
+                known.put(schema, cost);
             }
+            if (depth + cost.levels > MAX_SCHEMA_DEPTH) {
+                throw tooDeep();
+            }
+            if (cost.free > MAX_FREE_VALUES) {
+                throw new Unsafe("the schema has more than %d values that take no bytes".formatted(MAX_FREE_VALUES));
+            }
+            return cost;
         }
-        path.remove(schema);
-        if (schema.getType() == Schema.Type.ARRAY && isEmptyOnTheWire(schema.getElementType())) {
-            return "the schema has an array whose items take no bytes";
+
+        private Of compute(Schema schema, int depth) {
+            return switch (schema.getType()) {
+                case NULL -> new Of(0, 1, true);
+                case FIXED -> new Of(0, schema.getFixedSize() == 0 ? 1 : 0, schema.getFixedSize() == 0);
+                case RECORD -> {
+                    Of sum = new Of(0, schema.getFields().isEmpty() ? 1 : 0, true);
+                    for (Schema.Field field : schema.getFields()) {
+                        Of inner = of(field.schema(), depth + 1);
+                        int levels = Math.max(sum.levels, inner.levels + 1);
+                        sum = new Of(levels, sum.free + inner.free, sum.empty && inner.empty);
+                    }
+                    yield sum;
+                }
+                case ARRAY -> {
+                    Of items = of(schema.getElementType(), depth + 1);
+                    if (items.empty) {
+                        throw new Unsafe("the schema has an array whose items take no bytes");
+                    }
+                    yield new Of(items.levels + 1, 0, false);
+                }
+                case MAP -> new Of(of(schema.getValueType(), depth + 1).levels + 1, 0, false);
+                case UNION -> {
+                    Of most = new Of(0, 0, false);
+                    for (Schema branch : schema.getTypes()) {
+                        Of inner = of(branch, depth + 1);
+                        // The index is a byte that pays for a null.
+                        long free = branch.getType() == Schema.Type.NULL ? 0 : inner.free;
+                        most = new Of(Math.max(most.levels, inner.levels + 1), Math.max(most.free, free), false);
+                    }
+                    yield most;
+                }
+                default -> new Of(0, 0, false);
+            };
         }
-        return null;
+
+        private static Unsafe tooDeep() {
+            return new Unsafe("the schema is nested more than %d deep".formatted(MAX_SCHEMA_DEPTH));
+        }
     }
 
-    private static boolean isEmptyOnTheWire(Schema schema) {
-        return switch (schema.getType()) {
-            case NULL -> true;
-            case FIXED -> schema.getFixedSize() == 0;
-            case RECORD -> schema.getFields().stream().allMatch(f -> isEmptyOnTheWire(f.schema()));
-            default -> false;
-        };
+    private static final class Unsafe extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        Unsafe(String message) {
+            super(message, null, false, false);
+        }
     }
 
     /// Text from outside, fit for a one-line message: control characters replaced, cut at `limit`.
