@@ -117,16 +117,16 @@ public final class CpuKernels implements Kernels {
     public void store(CacheShape.Grouped shape, CacheBatch batch, long layerOffset, int heads, Rows keys, Rows values) {
         rowTask.operation = Operation.STORE_GROUPED;
         rowTask.heads = heads;
-        store(shape, batch, layerOffset, keys, values);
+        storeRows(shape, batch, layerOffset, keys, values);
     }
 
     @Override
     public void store(CacheShape.Latent shape, CacheBatch batch, long layerOffset, Rows latents, Rows ropeKeys) {
         rowTask.operation = Operation.STORE_LATENT;
-        store(shape, batch, layerOffset, latents, ropeKeys);
+        storeRows(shape, batch, layerOffset, latents, ropeKeys);
     }
 
-    private void store(CacheShape shape, CacheBatch batch, long layerOffset, Rows first, Rows second) {
+    private void storeRows(CacheShape shape, CacheBatch batch, long layerOffset, Rows first, Rows second) {
         rowTask.shape = shape;
         rowTask.batch = batch;
         rowTask.layerOffset = layerOffset;

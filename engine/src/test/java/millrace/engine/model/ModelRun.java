@@ -1,0 +1,113 @@
+package millrace.engine.model;
+
+import java.nio.file.Path;
+import java.util.Arrays;
+import millrace.engine.KvFormat;
+import millrace.engine.batch.StepPlan;
+import millrace.engine.batch.StepPlan.Logits;
+import millrace.engine.kernel.Backend;
+import millrace.engine.kv.PagePool;
+import millrace.engine.kv.PageTable;
+import millrace.engine.weights.ModelFiles;
+
+/// A transformer over a checkpoint, without a scheduler: tests decide what a step holds.
+public final class ModelRun implements AutoCloseable {
+    public static final int MAX_ROWS = 128;
+
+    private final Backend backend;
+    private final ModelConfig config;
+    private final ModelWeights weights;
+    private final PagePool pool;
+    private final Transformer transformer;
+    private final StepPlan plan = new StepPlan(32, MAX_ROWS);
+
+    private ModelRun(Path dir, String backendName, int threads, KvFormat format) {
+        backend = Backend.open(backendName, threads);
+        try (ModelFiles files = ModelFiles.open(dir)) {
+            config = ModelConfig.read(files);
+            TensorExpectation.check(config, files);
+            weights = ModelWeights.load(config, files, backend.kernels());
+        }
+        pool = new PagePool(Transformer.kvLayout(config, format), 64 << 20);
+        transformer = new Transformer(config, weights, pool, backend.kernels(), MAX_ROWS, MAX_ROWS);
+    }
+
+    public static ModelRun open(Path dir, String backendName, int threads, KvFormat format) {
+        return new ModelRun(dir, backendName, threads, format);
+    }
+
+    public ModelConfig config() {
+        return config;
+    }
+
+    public PagePool pool() {
+        return pool;
+    }
+
+    public Transformer transformer() {
+        return transformer;
+    }
+
+    public StepPlan plan() {
+        return plan;
+    }
+
+    public PageTable newTable() {
+        return new PageTable(pool);
+    }
+
+    /// Logits of the last position, the prompt cut into chunks.
+    public float[] last(int[] ids, int chunk) {
+        PageTable table = newTable();
+        try {
+            for (int from = 0; from < ids.length; from += chunk) {
+                int n = Math.min(chunk, ids.length - from);
+                step(table, ids, from, n, from + n == ids.length ? Logits.LAST : Logits.NONE);
+            }
+            return row(0);
+        } finally {
+            table.release();
+        }
+    }
+
+    /// Logits of every position, the prompt cut into chunks.
+    public float[][] all(int[] ids, int chunk) {
+        PageTable table = newTable();
+        float[][] rows = new float[ids.length][];
+        try {
+            for (int from = 0; from < ids.length; from += chunk) {
+                int n = Math.min(chunk, ids.length - from);
+                step(table, ids, from, n, Logits.ALL);
+                for (int i = 0; i < n; i++) {
+                    rows[from + i] = row(i);
+                }
+            }
+            return rows;
+        } finally {
+            table.release();
+        }
+    }
+
+    /// One step with one segment; returns the number of logit rows.
+    public int step(PageTable table, int[] ids, int from, int count, Logits wanted) {
+        if (!table.ensure(from + count)) {
+            throw new IllegalStateException("the pool of the test is too small");
+        }
+        plan.clear();
+        plan.add(table, ids, from, count, from, wanted);
+        return transformer.forward(plan);
+    }
+
+    /// A copy of a row of the last step's logits.
+    public float[] row(int i) {
+        int vocab = config.vocabSize();
+        return Arrays.copyOfRange(transformer.logits(), i * vocab, (i + 1) * vocab);
+    }
+
+    @Override
+    public void close() {
+        pool.close();
+        weights.close();
+        backend.close();
+    }
+}
