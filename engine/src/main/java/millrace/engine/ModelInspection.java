@@ -11,10 +11,10 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kv.KvLayout;
-import millrace.engine.model.MlaConfig;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.MoeConfig;
 import millrace.engine.model.TensorExpectation;
+import millrace.engine.model.Transformer;
 import millrace.engine.tokenizer.Tokenizer;
 import millrace.engine.weights.ModelFiles;
 import org.jspecify.annotations.Nullable;
@@ -128,17 +128,10 @@ public record ModelInspection(
         return List.copyOf(ids);
     }
 
-    static KvLayout kvLayout(ModelConfig config, KvFormat format) {
-        MlaConfig mla = config.mla();
-        return mla == null
-                ? KvLayout.grouped(format, config.numHiddenLayers(), config.numKeyValueHeads(), config.headDim())
-                : KvLayout.latent(format, config.numHiddenLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
-    }
-
     private static List<KvCost> kvCosts(ModelConfig config) {
         List<KvCost> costs = new ArrayList<>();
         for (KvFormat format : KvFormat.values()) {
-            KvLayout layout = kvLayout(config, format);
+            KvLayout layout = Transformer.kvLayout(config, format);
             costs.add(new KvCost(format.id(), layout.bytesPerToken(), layout.pageBytes()));
         }
         return costs;

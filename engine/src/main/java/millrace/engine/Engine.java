@@ -1,0 +1,253 @@
+package millrace.engine;
+
+import java.util.ArrayDeque;
+import java.util.BitSet;
+import java.util.Deque;
+import java.util.List;
+import millrace.engine.batch.BatchLoop;
+import millrace.engine.batch.StepClock;
+import millrace.engine.kernel.Backend;
+import millrace.engine.kv.KvLayout;
+import millrace.engine.kv.PagePool;
+import millrace.engine.model.ModelConfig;
+import millrace.engine.model.ModelWeights;
+import millrace.engine.model.TensorExpectation;
+import millrace.engine.model.Transformer;
+import millrace.engine.weights.ModelFiles;
+import org.jspecify.annotations.Nullable;
+
+/// One model, loaded and checked, with the thread that computes.
+///
+/// Opening goes from the cheap to the dear, so that what must be refused is refused early: headers and configuration,
+/// names and shapes of all tensors, tokenizer and chat format, the digest of every byte, then memory.
+///
+/// [#prepare] may be called from any thread and shares nothing with the computation; [#submit] and [#score] only queue.
+public final class Engine implements TextEngine {
+    /// Names the orders of summation of [millrace.engine.kernel.Kernels] and the sampler: equal profiles, equal bits.
+    public static final String PROFILE = "cpu-strict/v1";
+
+    /// Rows of logits of one step, if not more sequences than this share it: enough for scoring to fill the kernels.
+    private static final int LOGIT_ROWS = 32;
+
+    private final ModelCard card;
+    private final TextCodec codec;
+    private final RequestCheck check;
+    private final long kvTokens;
+    private final BatchLoop loop;
+    private final Deque<AutoCloseable> resources;
+
+    private Engine(
+            ModelCard card,
+            TextCodec codec,
+            RequestCheck check,
+            long kvTokens,
+            BatchLoop loop,
+            Deque<AutoCloseable> resources) {
+        this.card = card;
+        this.codec = codec;
+        this.check = check;
+        this.kvTokens = kvTokens;
+        this.loop = loop;
+        this.resources = resources;
+    }
+
+    /// Loads a model and starts its thread.
+    ///
+    /// @throws InvalidModelException for a checkpoint that is refused
+    /// @throws BackendException for a backend or memory that cannot be had
+    public static Engine open(EngineConfig config) {
+        Deque<AutoCloseable> resources = new ArrayDeque<>();
+        try {
+            return open(config, resources);
+        } catch (RuntimeException | Error e) {
+            release(resources);
+            throw e;
+        }
+    }
+
+    // The weights are repacked into memory of their own: the files need not stay open.
+    private static Engine open(EngineConfig config, Deque<AutoCloseable> resources) {
+        try (ModelFiles files = ModelFiles.open(config.model())) {
+            ModelConfig model = ModelConfig.read(files);
+            TensorExpectation.check(model, files);
+            TextCodec codec = TextCodec.read(files, config.chatFormat());
+            int maxContext = maxContext(config, model);
+            if (config.pinnedDigest() != null) {
+                files.requireDigest(config.pinnedDigest());
+            }
+            Backend backend = Backend.open(config.backend(), config.threads());
+            resources.push(backend);
+            PagePool pool = pool(config, Transformer.kvLayout(model, config.kvFormat()), maxContext);
+            resources.push(pool);
+            ModelCard card = card(config, model, files, codec, maxContext, backend, pool);
+            ModelWeights weights = ModelWeights.load(model, files, backend.kernels());
+            resources.push(weights);
+            BatchLoop loop = loop(config, model, weights, pool, backend, codec);
+            resources.push(loop);
+            return new Engine(
+                    card, codec, new RequestCheck(model.vocabSize(), maxContext), pool.capacityTokens(), loop, resources);
+        }
+    }
+
+    private static ModelCard card(
+            EngineConfig config,
+            ModelConfig model,
+            ModelFiles files,
+            TextCodec codec,
+            int maxContext,
+            Backend backend,
+            PagePool pool) {
+        return new ModelCard(
+                ModelInspection.name(config.model()),
+                model.architecture(),
+                files.modelDigest(),
+                files.digests(),
+                codec.tokenizer().digest(),
+                codec.format().digest(),
+                codec.chatFormat(),
+                ModelInspection.parameters(model),
+                model.vocabSize(),
+                maxContext,
+                backend.name(),
+                backend.reason(),
+                config.kvFormat().id(),
+                pool.layout().bytesPerToken(),
+                pool.pageCount() * pool.layout().pageBytes(),
+                pool.capacityTokens(),
+                EngineBuild.describe(),
+                PROFILE);
+    }
+
+    private static BatchLoop loop(
+            EngineConfig config,
+            ModelConfig model,
+            ModelWeights weights,
+            PagePool pool,
+            Backend backend,
+            TextCodec codec) {
+        int rows = config.maxBatch() + config.prefillChunk();
+        int logitRows = Math.min(rows, Math.max(LOGIT_ROWS, config.maxBatch()));
+        Transformer transformer = new Transformer(model, weights, pool, backend.kernels(), rows, logitRows);
+        return new BatchLoop(
+                transformer,
+                pool,
+                codec.tokenizer(),
+                bits(ModelInspection.stopTokenIds(model, codec.tokenizer())),
+                StepClock.system(),
+                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows),
+                "millrace-engine");
+    }
+
+    private static int maxContext(EngineConfig config, ModelConfig model) {
+        if (config.maxContext() > model.maxPositionEmbeddings()) {
+            throw new InvalidModelException(
+                    "CONFIG_CONTEXT",
+                    "config.json: max_position_embeddings: expected at least the configured context of "
+                            + config.maxContext() + " tokens, got " + model.maxPositionEmbeddings()
+                            + "; lower engine.max.context");
+        }
+        return config.maxContext() == 0 ? model.maxPositionEmbeddings() : config.maxContext();
+    }
+
+    private static PagePool pool(EngineConfig config, KvLayout layout, int maxContext) {
+        long most = (long) PagePool.pagesFor(maxContext) * config.maxBatch() * layout.pageBytes();
+        long bytes = config.kvBytes() > 0
+                ? config.kvBytes()
+                : Math.max(layout.pageBytes(), Math.min(FreeMemory.bytes() / 4, most));
+        if (bytes < layout.pageBytes()) {
+            throw new BackendException(
+                    "KV_BUDGET",
+                    "engine.kv.bytes: expected at least " + layout.pageBytes() + ", one page, got " + bytes
+                            + "; raise it, or leave it out to take a quarter of the free memory");
+        }
+        return new PagePool(layout, bytes);
+    }
+
+    private static BitSet bits(List<Integer> ids) {
+        BitSet bits = new BitSet();
+        ids.forEach(bits::set);
+        return bits;
+    }
+
+    @Override
+    public ModelCard card() {
+        return card;
+    }
+
+    /// The tokenizer and chat format of the model.
+    public TextCodec codec() {
+        return codec;
+    }
+
+    @Override
+    public PreparedPrompt prepare(GenerationRequest request) {
+        check.check(request);
+        PreparedPrompt prompt = switch (request.input()) {
+            case PromptInput.Text(String text) -> new PreparedPrompt(request, text, codec.encode(text, false));
+            case PromptInput.Messages(List<ChatMessage> messages, ChatOptions options) -> {
+                TextCodec.Rendering rendering = codec.render(messages, options);
+                yield new PreparedPrompt(request, rendering.text(), rendering.ids());
+            }
+            case PromptInput.TokenIds(List<Integer> ids) -> {
+                int[] array = array(ids);
+                yield new PreparedPrompt(request, codec.tokenizer().decode(array), array);
+            }
+        };
+        check.fits(prompt.ids().length, request.maxNewTokens(), kvTokens);
+        return prompt;
+    }
+
+    @Override
+    public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
+        return loop.generate(prompt, listener);
+    }
+
+    /// Queues token ids for their logits, through the same steps as generations.
+    ///
+    /// @param id for messages only
+    /// @param all logits of every position, else of the last
+    /// @throws InvalidRequestException with a stable code, when the ids can never be served
+    public Generation score(String id, List<Integer> ids, boolean all, ScoreListener listener) {
+        check.ids(ids);
+        check.fits(ids.size(), 0, kvTokens);
+        return loop.score(id, array(ids), all, listener);
+    }
+
+    private static int[] array(List<Integer> ids) {
+        return ids.stream().mapToInt(Integer::intValue).toArray();
+    }
+
+    @Override
+    public int load() {
+        return loop.load();
+    }
+
+    @Override
+    public @Nullable String failure() {
+        return loop.failure();
+    }
+
+    @Override
+    public synchronized void close() {
+        release(resources);
+    }
+
+    /// Closes what was opened last first; every one, whatever the others do.
+    private static void release(Deque<AutoCloseable> resources) {
+        RuntimeException problem = null;
+        while (!resources.isEmpty()) {
+            try {
+                resources.pop().close();
+            } catch (Exception e) {
+                if (problem == null) {
+                    problem = new IllegalStateException("engine: closing failed: " + e.getMessage(), e);
+                } else {
+                    problem.addSuppressed(e);
+                }
+            }
+        }
+        if (problem != null) {
+            throw problem;
+        }
+    }
+}
