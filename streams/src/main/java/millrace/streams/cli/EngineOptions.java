@@ -1,0 +1,147 @@
+package millrace.streams.cli;
+
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import millrace.engine.EngineConfig;
+import millrace.engine.KvFormat;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Spec;
+import picocli.CommandLine.TypeConversionException;
+
+/// Options of every command that runs an engine. An option stands above a `-D` key for the same thing.
+final class EngineOptions {
+    private static final String KEYS = "engine.backend, engine.chat.format, engine.kv.bytes, engine.kv.format, "
+            + "engine.max.batch, engine.max.context, engine.model.digest, engine.prefill.chunk, engine.threads";
+
+    @Spec(Spec.Target.MIXEE)
+    @Nullable CommandSpec spec;
+
+    @Option(
+            names = "--model",
+            required = true,
+            paramLabel = "DIR",
+            description = "Directory with a Hugging Face checkpoint.")
+    @Nullable Path model;
+
+    @Option(names = "--backend", paramLabel = "NAME", description = "auto (default), vector or scalar: the same bits.")
+    @Nullable String backend;
+
+    @Option(
+            names = "--kv",
+            paramLabel = "FORMAT",
+            description = "How the KV cache stores a token: f32, bf16 (default) or int8.")
+    @Nullable String kvFormat;
+
+    @Option(
+            names = "--kv-bytes",
+            paramLabel = "BYTES",
+            converter = ByteSize.class,
+            description = "Budget of the KV cache, with k, m or g; default: a quarter of the free memory.")
+    @Nullable Long kvBytes;
+
+    @Option(names = "--threads", paramLabel = "N", description = "Compute threads; default: one per core.")
+    @Nullable Integer threads;
+
+    @Option(names = "--batch", paramLabel = "N", description = "The most sequences that run at once; default: 16.")
+    @Nullable Integer batch;
+
+    @Option(
+            names = "--chat-format",
+            paramLabel = "ID",
+            description = "Chat format, for example glm-4.5 or kimi-k2; default: detected from the checkpoint.")
+    @Nullable String chatFormat;
+
+    @Option(
+            names = "-D",
+            paramLabel = "key=value",
+            description = "Engine setting by the name that the service's configuration has; may be repeated.")
+    Map<String, String> settings = new LinkedHashMap<>();
+
+    Path model() {
+        if (model == null) {
+            throw new IllegalStateException("picocli requires --model");
+        }
+        return model;
+    }
+
+    /// The chat format that was asked for, or null to detect it.
+    @Nullable String chatFormat() {
+        return chatFormat != null ? chatFormat : settings.get("engine.chat.format");
+    }
+
+    /// @throws ParameterException for an unknown key or a value out of range
+    EngineConfig config() {
+        EngineConfig config = EngineConfig.of(model());
+        for (Map.Entry<String, String> setting : settings.entrySet()) {
+            config = with(config, setting.getKey(), setting.getValue());
+        }
+        config = backend == null ? config : with(config, "--backend", backend);
+        config = kvFormat == null ? config : with(config, "--kv", kvFormat);
+        config = kvBytes == null ? config : config.withKvBytes(kvBytes);
+        config = threads == null ? config : with(config, "--threads", threads.toString());
+        config = batch == null ? config : with(config, "--batch", batch.toString());
+        return config.withChatFormat(chatFormat());
+    }
+
+    private EngineConfig with(EngineConfig config, String key, String value) {
+        return switch (key) {
+            case "engine.backend", "--backend" -> config.withBackend(backend(key, value));
+            case "engine.kv.format", "--kv" -> config.withKvFormat(format(key, value));
+            case "engine.kv.bytes" -> config.withKvBytes(bytes(key, value));
+            case "engine.threads", "--threads" -> config.withThreads(number(key, value, 0, 1024));
+            case "engine.max.batch", "--batch" -> config.withMaxBatch(number(key, value, 1, 4096));
+            case "engine.prefill.chunk" -> config.withPrefillChunk(number(key, value, 1, 65536));
+            case "engine.max.context" ->
+                config.withMaxContext(number(key, value, 0, Integer.MAX_VALUE));
+            case "engine.model.digest" -> config.withPinnedDigest(value);
+            case "engine.chat.format" -> config.withChatFormat(value);
+            default -> throw wrong("-D " + key + ": expected one of " + KEYS + ", got an unknown key");
+        };
+    }
+
+    private String backend(String key, String value) {
+        return switch (value) {
+            case "auto", "vector", "scalar" -> value;
+            default -> throw wrong(key + ": expected auto, vector or scalar, got \"" + value + "\"");
+        };
+    }
+
+    private KvFormat format(String key, String value) {
+        try {
+            return KvFormat.ofId(value);
+        } catch (IllegalArgumentException e) {
+            throw wrong(key + ": expected f32, bf16 or int8, got \"" + value + "\"");
+        }
+    }
+
+    private long bytes(String key, String value) {
+        try {
+            return ByteSize.parse(value);
+        } catch (TypeConversionException e) {
+            throw wrong(key + ": " + e.getMessage());
+        }
+    }
+
+    private int number(String key, String value, int least, int most) {
+        try {
+            int number = Integer.parseInt(value);
+            if (number >= least && number <= most) {
+                return number;
+            }
+        } catch (NumberFormatException e) {
+            throw wrong(key + ": expected a whole number from " + least + " to " + most + ", got \"" + value + "\"");
+        }
+        throw wrong(key + ": expected a whole number from " + least + " to " + most + ", got \"" + value + "\"");
+    }
+
+    private ParameterException wrong(String message) {
+        if (spec == null) {
+            throw new IllegalStateException("picocli sets the command");
+        }
+        return new ParameterException(spec.commandLine(), message);
+    }
+}

@@ -1,0 +1,172 @@
+package millrace.streams.cli;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.PrintWriter;
+import java.nio.file.Path;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.stream.Collectors;
+import millrace.engine.ModelInspection;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.Spec;
+
+/// Commands about checkpoints.
+@Command(
+        name = "model",
+        mixinStandardHelpOptions = true,
+        description = "Looks into checkpoints.",
+        subcommands = ModelCommand.Inspect.class)
+final class ModelCommand implements Callable<Integer> {
+    @Spec
+    CommandSpec spec;
+
+    @SuppressWarnings("NullAway.Init") // picocli sets spec
+    ModelCommand() {}
+
+    @Override
+    public Integer call() {
+        throw new ParameterException(spec.commandLine(), "expected a command of model, got none; for example inspect");
+    }
+
+    /// What a checkpoint is, without computing with it.
+    @Command(
+            name = "inspect",
+            mixinStandardHelpOptions = true,
+            description = "Checks a checkpoint and says what it is: parts, sizes, KV cache, tokenizer, digest.",
+            footer = {
+                "",
+                "Every header, shape and file is checked as at the start of a service; a",
+                "checkpoint that would be refused there is refused here, with exit code 1.",
+                "",
+                "Examples:",
+                "  millrace model inspect glm-tiny",
+                "  millrace model inspect DIR --kv-bytes 8g --json"
+            })
+    static final class Inspect implements Callable<Integer> {
+        @Parameters(paramLabel = "DIR", description = "Directory with a Hugging Face checkpoint.")
+        @Nullable Path model;
+
+        @Option(
+                names = "--kv-bytes",
+                paramLabel = "BYTES",
+                converter = ByteSize.class,
+                description = "Says how many tokens fit this budget of the KV cache; default: 1g.")
+        long kvBytes = 1L << 30;
+
+        @Option(names = "--chat-format", paramLabel = "ID", description = "Chat format; default: detected.")
+        @Nullable String chatFormat;
+
+        @Option(names = "--json", description = "One JSON object instead of text.")
+        boolean json;
+
+        @Spec
+        CommandSpec spec;
+
+        @SuppressWarnings("NullAway.Init") // picocli sets spec
+        Inspect() {}
+
+        @Override
+        public Integer call() throws Exception {
+            if (model == null) {
+                throw new IllegalStateException("picocli requires DIR");
+            }
+            ModelInspection inspection = ModelInspection.of(model, chatFormat);
+            PrintWriter out = spec.commandLine().getOut();
+            if (json) {
+                out.println(JsonLines.mapper().writeValueAsString(report(inspection)));
+            } else {
+                print(inspection, out);
+            }
+            out.flush();
+            return 0;
+        }
+
+        private ObjectNode report(ModelInspection model) {
+            ObjectNode report = JsonLines.mapper().createObjectNode();
+            report.put("name", model.name());
+            report.put("architecture", model.architecture());
+            report.put("family", model.family());
+            report.put("parameters", model.parameters());
+            report.put("active_parameters", model.activeParameters());
+            ObjectNode parts = report.putObject("parameters_by_part");
+            model.parametersByPart().forEach(parts::put);
+            ObjectNode dtypes = report.putObject("bytes_by_dtype");
+            model.bytesByDtype().forEach(dtypes::put);
+            report.put("tensors_skipped", model.tensorsSkipped());
+            report.put("layers", model.layers());
+            report.put("vocab_size", model.vocabSize());
+            report.put("max_context", model.maxContext());
+            ObjectNode kv = report.putObject("kv");
+            kv.put("budget_bytes", kvBytes);
+            for (ModelInspection.KvCost cost : model.kv()) {
+                kv.putObject(cost.format())
+                        .put("bytes_per_token", cost.bytesPerToken())
+                        .put("page_bytes", cost.pageBytes())
+                        .put("tokens_in_budget", cost.tokensIn(kvBytes));
+            }
+            ObjectNode tokenizer = report.putObject("tokenizer");
+            tokenizer.put("kind", model.tokenizer()).put("vocab_size", model.tokenizerVocabSize());
+            tokenizer.put("digest", model.tokenizerDigest()).put("chat_format", model.chatFormat());
+            ObjectNode special = tokenizer.putObject("special_tokens");
+            model.specialTokens().forEach(special::put);
+            var stop = tokenizer.putArray("stop_token_ids");
+            model.stopTokenIds().forEach(stop::add);
+            report.put("digest", model.digest());
+            var files = report.putArray("files");
+            model.files().forEach(file -> files.addObject()
+                    .put("name", file.name())
+                    .put("bytes", file.bytes())
+                    .put("sha256", file.sha256()));
+            return report;
+        }
+
+        private void print(ModelInspection model, PrintWriter out) {
+            out.println("model        " + model.name() + ": " + model.architecture() + " (" + model.family() + "), "
+                    + model.layers() + " layers, context " + model.maxContext());
+            out.println(String.format(
+                    Locale.ROOT, "parameters   %,d, of which a token uses %,d", model.parameters(), model.activeParameters()));
+            for (Map.Entry<String, Long> part : model.parametersByPart().entrySet()) {
+                out.println(String.format(
+                        Locale.ROOT, "             %,18d  %5.1f %%  %s", part.getValue(),
+                        100.0 * part.getValue() / model.parameters(), part.getKey()));
+            }
+            model.bytesByDtype()
+                    .forEach((dtype, bytes) -> out.println("weights      " + ByteSize.text(bytes) + " in " + dtype));
+            if (model.tensorsSkipped() > 0) {
+                out.println("             " + model.tensorsSkipped() + " tensors are not needed and skipped");
+            }
+            for (ModelInspection.KvCost cost : model.kv()) {
+                out.println(String.format(
+                        Locale.ROOT, "KV %-9s %,d bytes per token; %,d tokens in %s", cost.format(), cost.bytesPerToken(),
+                        cost.tokensIn(kvBytes), ByteSize.text(kvBytes)));
+            }
+            out.println("tokenizer    " + model.tokenizer() + ", " + model.tokenizerVocabSize() + " tokens of "
+                    + model.vocabSize() + ", chat format " + model.chatFormat());
+            out.println("special      " + specials(model.specialTokens()));
+            out.println("stop         " + model.stopTokenIds());
+            out.println("digest       " + model.digest());
+            for (var file : model.files()) {
+                out.println("             " + file.sha256() + "  " + file.name() + "  " + ByteSize.text(file.bytes()));
+            }
+        }
+
+        /// Reserved names come in hundreds and mean nothing; two dozen of the others are enough for people.
+        private static String specials(Map<String, Integer> tokens) {
+            var named = tokens.entrySet().stream()
+                    .filter(token -> !token.getKey().contains("reserved_"))
+                    .limit(24)
+                    .toList();
+            String text = named.stream()
+                    .map(token -> token.getKey() + " " + token.getValue())
+                    .collect(Collectors.joining(", "));
+            int more = tokens.size() - named.size();
+            return more == 0 ? text : text + ", and " + more + " more";
+        }
+    }
+}
