@@ -74,6 +74,7 @@ public final class KafkaClients {
         properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, config.integer("stream.threads"));
         properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, config.integer("topics.replication.factor"));
         properties.put("ensure.explicit.internal.resource.naming", true);
+        properties.put("processing.exception.handler.global.enabled", true);
         // Static membership: a restart within the session keeps its tasks, instead of 45 s without an owner.
         properties.put(StreamsConfig.mainConsumerPrefix(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG), instanceId);
         properties.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");

@@ -47,8 +47,8 @@ public final class ServiceConfig {
                     "Partitions of topics that the service creates.")
             .define("topics.replication.factor", Type.INT, -1, Range.between(-1, 32_767), Importance.MEDIUM,
                     "Replication factor of topics that the service creates and of its internal topics; -1 takes the broker's default.")
-            .define("audit.topic.unsafe.allow", Type.BOOLEAN, false, Importance.LOW,
-                    "Whether an audit topic with replication factor 1 is accepted (single-broker clusters). Recorded in the log of the start.")
+            .define("audit.single.node", Type.BOOLEAN, false, Importance.MEDIUM,
+                    "Whether the cluster is a single broker: the audit topics then need no second replica. Their other settings are required all the same.")
             .define("state.dir", Type.STRING, "data/state", nonEmpty(), Importance.HIGH,
                     "Directory of the state stores and of this instance's id. Keep it across restarts.")
             .define("store.type", Type.STRING, "rocksdb", ValidString.in("rocksdb", "memory"), Importance.LOW,

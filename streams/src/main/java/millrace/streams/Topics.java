@@ -7,13 +7,11 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
+import millrace.integrity.audit.AuditTopicCheck;
 import org.apache.kafka.clients.admin.Admin;
-import org.apache.kafka.clients.admin.Config;
-import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.KafkaException;
-import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.TopicExistsException;
 
 /// Creates the service's topics, and refuses to start on topics that are weaker than its promises.
@@ -91,9 +89,7 @@ final class Topics {
             settings.put("cleanup.policy", "delete");
             settings.put("retention.ms", Long.toString(AUDIT_RETENTION_MS));
             settings.put("unclean.leader.election.enable", "false");
-            if (replication >= 3) {
-                settings.put("min.insync.replicas", "2");
-            }
+            settings.put("min.insync.replicas", singleNode() ? "1" : "2");
         }
         return topic.configs(settings);
     }
@@ -104,24 +100,16 @@ final class Topics {
         for (String output : names) {
             int count = topics.get(output).partitions().size();
             if (count < inputs) {
-                throw new UnsafeTopicException(output.equals(audit) ? "AUDIT_TOPIC_UNSAFE" : "TOPIC_PARTITIONS",
-                        "topic " + output + ": expected at least as many partitions as " + prompts + " (" + inputs + "), got "
-                                + count + "; add partitions");
+                throw new UnsafeTopicException("TOPIC_PARTITIONS", "topic " + output + ": expected at least as many partitions as "
+                        + prompts + " (" + inputs + "), got " + count + "; add partitions");
             }
         }
-        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, audit);
-        Config settings = get(admin.describeConfigs(List.of(resource)).all()).get(resource);
-        ConfigEntry cleanup = settings.get("cleanup.policy");
-        if (cleanup != null && cleanup.value().contains("compact")) {
-            throw new UnsafeTopicException("AUDIT_TOPIC_UNSAFE", "topic " + audit
-                    + ": expected cleanup.policy=delete, got " + cleanup.value() + "; compaction deletes leaves");
-        }
-        int replicas = topics.get(audit).partitions().getFirst().replicas().size();
-        if (replicas < 2 && !config.flag("audit.topic.unsafe.allow")) {
-            throw new UnsafeTopicException("AUDIT_TOPIC_UNSAFE", "topic " + audit
-                    + ": expected a replication factor of at least 2, got " + replicas
-                    + "; on a single-broker cluster set audit.topic.unsafe.allow=true");
-        }
+        AuditTopicCheck.check(admin, List.of(audit, config.string("topics.checkpoints")), inputs,
+                singleNode() ? AuditTopicCheck.Requirements.SINGLE_NODE : AuditTopicCheck.Requirements.CLUSTER);
+    }
+
+    private boolean singleNode() {
+        return config.flag("audit.single.node");
     }
 
     private static <T> T get(org.apache.kafka.common.KafkaFuture<T> future) {

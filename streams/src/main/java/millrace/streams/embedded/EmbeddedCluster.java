@@ -48,7 +48,7 @@ public final class EmbeddedCluster implements AutoCloseable {
                 "kafka.bootstrap.servers", bootstrap(),
                 "schema.registry.url", registryUrl(),
                 "topics.replication.factor", "1",
-                "audit.topic.unsafe.allow", "true");
+                "audit.single.node", "true");
     }
 
     @Override
