@@ -192,6 +192,7 @@ final class BpeTokenizer implements Tokenizer {
     @Override
     public String toString() {
         return "%s[%d ids, %d merges, %d added tokens, sha256 %s]"
-                .formatted(kind(), vocabSize, parts.merges().size(), parts.added().size(), digest());
+                .formatted(
+                        kind(), vocabSize, parts.merges().size(), parts.added().size(), digest());
     }
 }

@@ -104,9 +104,13 @@ enum ChatMlFormat implements ChatFormat {
             content = answer.content();
             boolean last = index == conversation.messages().size() - 1;
             out.format("\n");
-            if (index > lastQuestion(conversation) && (last || !answer.reasoning().isEmpty())) {
+            if (index > lastQuestion(conversation)
+                    && (last || !answer.reasoning().isEmpty())) {
                 String reasoning = Strip.right(Strip.left(answer.reasoning(), "\n"), "\n");
-                out.format("<think>\n").content(reasoning).format("\n</think>\n\n").content(Strip.left(content, "\n"));
+                out.format("<think>\n")
+                        .content(reasoning)
+                        .format("\n</think>\n\n")
+                        .content(Strip.left(content, "\n"));
             } else {
                 out.content(content);
             }

@@ -103,7 +103,8 @@ record Conversation(List<ChatMessage> messages, List<JsonNode> tools, ChatOption
 
     /// Whether the message at an index follows another one of the same role.
     boolean continues(int index) {
-        return index > 0 && messages.get(index - 1).role().equals(messages.get(index).role());
+        return index > 0
+                && messages.get(index - 1).role().equals(messages.get(index).role());
     }
 
     boolean thinkingOff() {

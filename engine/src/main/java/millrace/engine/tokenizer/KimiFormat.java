@@ -82,7 +82,8 @@ enum KimiFormat implements ChatFormat {
         }
         StringBuilder json = new StringBuilder("[");
         for (int i = 0; i < conversation.tools().size(); i++) {
-            json.append(i == 0 ? "" : ", ").append(PythonJson.dumps(conversation.tools().get(i)));
+            json.append(i == 0 ? "" : ", ")
+                    .append(PythonJson.dumps(conversation.tools().get(i)));
         }
         return json.append(']').toString();
     }
@@ -104,7 +105,9 @@ enum KimiFormat implements ChatFormat {
             for (int i = 0; i < conversation.messages().size(); i++) {
                 ChatMessage message = conversation.messages().get(i);
                 out.marker(marker(message.role()));
-                boolean named = this.labelsByName() && message.name() != null && !message.name().isEmpty();
+                boolean named = this.labelsByName()
+                        && message.name() != null
+                        && !message.name().isEmpty();
                 out.content(named ? message.name() : message.role()).marker("<|im_middle|>");
                 if (message.role().equals("assistant") && thinks()) {
                     String reasoning = message.reasoningContent() == null ? "" : message.reasoningContent();

@@ -56,6 +56,9 @@ enum Llama3Format implements ChatFormat {
     }
 
     private static PromptWriter header(String role, PromptWriter out) {
-        return out.marker("<|start_header_id|>").format(role).marker("<|end_header_id|>").format("\n\n");
+        return out.marker("<|start_header_id|>")
+                .format(role)
+                .marker("<|end_header_id|>")
+                .format("\n\n");
     }
 }

@@ -62,12 +62,14 @@ final class PreTokenizerReader {
                 }
                 return byteLevel;
             }
-            case "Split" -> stages.add(new Splitter.Stage(
-                    pattern(node.path("pattern")),
-                    behavior(node.path("behavior")),
-                    node.path("invert").asBoolean(false)));
-            case "Digits" -> stages.add(Splitter.Stage.isolated(SplitPattern.trusted(
-                    node.path("individual_digits").asBoolean(false) ? "\\p{N}" : "\\p{N}+")));
+            case "Split" ->
+                stages.add(new Splitter.Stage(
+                        pattern(node.path("pattern")),
+                        behavior(node.path("behavior")),
+                        node.path("invert").asBoolean(false)));
+            case "Digits" ->
+                stages.add(Splitter.Stage.isolated(
+                        SplitPattern.trusted(node.path("individual_digits").asBoolean(false) ? "\\p{N}" : "\\p{N}+")));
             case "ByteLevel" -> {
                 if (node.path("add_prefix_space").asBoolean(true)) {
                     throw unsupported(
@@ -78,8 +80,8 @@ final class PreTokenizerReader {
                 }
                 return true;
             }
-            default -> throw unsupported(
-                    "pre_tokenizer", "Split, Digits, ByteLevel or a Sequence of them", node.path("type"));
+            default ->
+                throw unsupported("pre_tokenizer", "Split, Digits, ByteLevel or a Sequence of them", node.path("type"));
         }
         return false;
     }

@@ -28,7 +28,7 @@ final class Splitter {
         void piece(int from, int to);
     }
 
-    private static final int READS_PER_CHAR = 256;
+    private static final int READS_PER_CHAR = 128;
     private static final int READS_EXTRA = 100_000;
 
     private final List<Stage> stages;

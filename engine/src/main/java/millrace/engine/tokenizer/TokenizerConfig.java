@@ -14,7 +14,10 @@ import org.jspecify.annotations.Nullable;
 /// @param addedTokens `added_tokens_decoder`, by id
 /// @param eosTokens text of `eos_token`; none if the file has none
 /// @param chatTemplate `chat_template`, or null
-record TokenizerConfig(Map<Integer, AddedToken> addedTokens, Set<String> eosTokens, @Nullable String chatTemplate) {
+record TokenizerConfig(
+        Map<Integer, AddedToken> addedTokens,
+        Set<String> eosTokens,
+        @Nullable String chatTemplate) {
     static final String FILE = "tokenizer_config.json";
 
     static TokenizerConfig read(byte @Nullable [] bytes) {
@@ -23,7 +26,8 @@ record TokenizerConfig(Map<Integer, AddedToken> addedTokens, Set<String> eosToke
         }
         JsonNode root = Json.tree(FILE, bytes);
         Map<Integer, AddedToken> added = new LinkedHashMap<>();
-        for (Map.Entry<String, JsonNode> entry : root.path("added_tokens_decoder").properties()) {
+        for (Map.Entry<String, JsonNode> entry :
+                root.path("added_tokens_decoder").properties()) {
             JsonNode id;
             try {
                 id = JsonNodeFactory.instance.numberNode(Long.parseLong(entry.getKey()));

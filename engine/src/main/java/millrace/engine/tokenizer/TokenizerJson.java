@@ -133,7 +133,9 @@ final class TokenizerJson {
                 digest,
                 vocabulary,
                 mergeTable(added),
-                modelSettings.getOrDefault("ignore_merges", MissingNode.getInstance()).asBoolean(false),
+                modelSettings
+                        .getOrDefault("ignore_merges", MissingNode.getInstance())
+                        .asBoolean(false),
                 PreTokenizerReader.nfc(settings.get("normalizer")),
                 PreTokenizerReader.splitter(settings.get("pre_tokenizer")),
                 added.values(),

@@ -125,7 +125,8 @@ final class TypeScriptTools {
             if (refersToItself) {
                 List<String> fields = new ArrayList<>();
                 List<String> required = required(parameters);
-                for (Map.Entry<String, JsonNode> field : parameters.path("properties").properties()) {
+                for (Map.Entry<String, JsonNode> field :
+                        parameters.path("properties").properties()) {
                     fields.add(field(field, required, "  "));
                 }
                 String inner = fields.isEmpty() ? "" : "\n" + String.join(",\n", fields) + "\n";
@@ -216,7 +217,10 @@ final class TypeScriptTools {
                 }
             }
             if (!constraints.isEmpty()) {
-                out.append(indent).append("// ").append(String.join(", ", constraints)).append('\n');
+                out.append(indent)
+                        .append("// ")
+                        .append(String.join(", ", constraints))
+                        .append('\n');
             }
             return out.toString();
         }
@@ -299,13 +303,14 @@ final class TypeScriptTools {
         private static String union(JsonNode types) throws NoForm {
             List<String> names = new ArrayList<>();
             for (JsonNode type : types) {
-                names.add(switch (type.asText()) {
-                    case "string", "number", "boolean", "null" -> type.asText();
-                    case "integer" -> "number";
-                    case "object" -> "{}";
-                    case "array" -> "Array<any>";
-                    default -> throw new NoForm("an unknown type");
-                });
+                names.add(
+                        switch (type.asText()) {
+                            case "string", "number", "boolean", "null" -> type.asText();
+                            case "integer" -> "number";
+                            case "object" -> "{}";
+                            case "array" -> "Array<any>";
+                            default -> throw new NoForm("an unknown type");
+                        });
             }
             return String.join(" | ", names);
         }

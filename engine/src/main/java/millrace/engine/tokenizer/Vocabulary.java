@@ -1,7 +1,6 @@
 package millrace.engine.tokenizer;
 
 import java.nio.charset.StandardCharsets;
-import java.util.HashMap;
 import java.util.Map;
 import millrace.engine.InvalidModelException;
 import org.jspecify.annotations.Nullable;
@@ -30,8 +29,8 @@ final class Vocabulary {
         unreachable.forEach((id, bytes) -> set(where, id, bytes));
         for (int b = 0; b < 256; b++) {
             if (!ids.containsKey(String.valueOf((char) b))) {
-                throw invalid("%s: vocabulary: expected a token for every byte, got none for 0x%02X"
-                        .formatted(where, b));
+                throw invalid(
+                        "%s: vocabulary: expected a token for every byte, got none for 0x%02X".formatted(where, b));
             }
         }
     }
@@ -46,14 +45,15 @@ final class Vocabulary {
     /// @throws InvalidModelException TOK_INVALID
     static int requireId(String where, String token, long id) {
         if (id < 0 || id >= MAX_IDS) {
-            throw invalid("%s: token \"%s\": expected an id from 0 to %d, got %d"
-                    .formatted(where, token, MAX_IDS - 1, id));
+            throw invalid(
+                    "%s: token \"%s\": expected an id from 0 to %d, got %d".formatted(where, token, MAX_IDS - 1, id));
         }
         return (int) id;
     }
 
     /// The id of a byte sequence, or null.
-    @Nullable Integer id(String bytes) {
+    @Nullable
+    Integer id(String bytes) {
         return ids.get(bytes);
     }
 

@@ -77,21 +77,24 @@ final class Samples {
         for (int b = 0; b < 256; b++) {
             boolean printable = b >= 33 && b <= 126 || b >= 161 && b <= 172 || b >= 174;
             String token = String.valueOf((char) (printable ? b : next++));
-            vocab.append(b == 0 ? "" : ",").append(JSON.getNodeFactory().textNode(token)).append(':').append(b);
+            vocab.append(b == 0 ? "" : ",")
+                    .append(JSON.getNodeFactory().textNode(token))
+                    .append(':')
+                    .append(b);
         }
         return """
-                {"version":"1.0","pre_tokenizer":%s,"decoder":{"type":"ByteLevel"}%s,
-                "model":{"type":"BPE"%s,"vocab":{%s%s},"merges":[%s]}}"""
-                .formatted(preTokenizer, top, moreModel, vocab, moreVocab, merges)
+            {"version":"1.0","pre_tokenizer":%s,"decoder":{"type":"ByteLevel"}%s,
+            "model":{"type":"BPE"%s,"vocab":{%s%s},"merges":[%s]}}\
+            """.formatted(preTokenizer, top, moreModel, vocab, moreVocab, merges)
                 .getBytes(StandardCharsets.UTF_8);
     }
 
     static String split(String regex) {
         return """
-                {"type":"Sequence","pretokenizers":[
-                {"type":"Split","pattern":{"Regex":%s},"behavior":"Isolated","invert":false},
-                {"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]}"""
-                .formatted(JSON.getNodeFactory().textNode(regex));
+            {"type":"Sequence","pretokenizers":[
+            {"type":"Split","pattern":{"Regex":%s},"behavior":"Isolated","invert":false},
+            {"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]}\
+            """.formatted(JSON.getNodeFactory().textNode(regex));
     }
 
     static byte[] withPattern(String regex) {
@@ -114,9 +117,12 @@ final class Samples {
             if (unique.putIfAbsent(marker, 300 + unique.size()) == null) {
                 added.append(unique.size() == 1 ? "" : ",")
                         .append("{\"id\":%d,\"content\":%s,\"special\":true}"
-                                .formatted(unique.get(marker), JSON.getNodeFactory().textNode(marker)));
+                                .formatted(
+                                        unique.get(marker),
+                                        JSON.getNodeFactory().textNode(marker)));
             }
         }
-        return load(tokenizerJson(split(SplitPattern.LLAMA3), "", "", "", added.append(']').toString()));
+        return load(tokenizerJson(
+                split(SplitPattern.LLAMA3), "", "", "", added.append(']').toString()));
     }
 }

@@ -33,8 +33,9 @@ class TokenizerGoldenTest {
         ChatFormat format = ChatFormats.detect(null, files, tokenizer);
         for (JsonNode line : Samples.lines(model + "/prompts.jsonl")) {
             List<ChatMessage> messages = new ArrayList<>();
-            line.path("messages").forEach(m -> messages.add(
-                    ChatMessage.of(m.path("role").asText(), m.path("content").asText())));
+            line.path("messages")
+                    .forEach(m -> messages.add(ChatMessage.of(
+                            m.path("role").asText(), m.path("content").asText())));
             Rendered rendered = format.render(messages, ChatOptions.DEFAULT, tokenizer);
             assertThat(rendered.ids()).isEqualTo(Samples.ids(line.path("prompt_ids")));
             assertThat(tokenizer.decode(rendered.ids())).isEqualTo(rendered.text());
@@ -43,7 +44,8 @@ class TokenizerGoldenTest {
             for (int id : Samples.ids(line.path("completion_ids"))) {
                 completion.append(decoder.append(id));
             }
-            assertThat(completion.append(decoder.flush())).hasToString(line.path("completion_text").asText());
+            assertThat(completion.append(decoder.flush()))
+                    .hasToString(line.path("completion_text").asText());
         }
     }
 
