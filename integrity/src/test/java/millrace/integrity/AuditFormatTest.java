@@ -1,0 +1,152 @@
+package millrace.integrity;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.Schemas;
+import org.junit.jupiter.api.Test;
+
+/// The vectors of docs/audit-format.md are what the code does.
+class AuditFormatTest {
+    private static final String PAGE = read(Path.of("../docs/audit-format.md"));
+    private static final byte[] SALT = HexFormat.of().parseHex(one("commitment", "salt"));
+
+    private static String read(Path file) {
+        try {
+            return Files.readString(file);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static String block(String name) {
+        Matcher matcher = Pattern.compile("```vector " + name + "\n(.*?)```", Pattern.DOTALL).matcher(PAGE);
+        assertThat(matcher.find()).as("vector %s", name).isTrue();
+        return matcher.group(1);
+    }
+
+    private static List<String> all(String block, String key) {
+        return block(block).lines().filter(line -> line.startsWith(key + " = "))
+                .map(line -> line.substring(key.length() + 3)).toList();
+    }
+
+    private static String one(String block, String key) {
+        assertThat(all(block, key)).as("%s of vector %s", key, block).hasSize(1);
+        return all(block, key).getFirst();
+    }
+
+    private static String rest(String block, String key) {
+        String text = block(block);
+        return text.substring(text.indexOf(key + " =\n") + key.length() + 3);
+    }
+
+    private static byte[] bytes(String block, String key) {
+        return HexFormat.of().parseHex(rest(block, key).replace("\n", ""));
+    }
+
+    private static List<Digest> leaves() {
+        return Stream.iterate(0, i -> i < 7, i -> i + 1)
+                .map(i -> Digest.ofHex(one("tree", "leaf " + i))).toList();
+    }
+
+    @Test
+    void commitments() {
+        assertThat(Commitment.completion(SALT, one("commitment", "completion")).hex())
+                .isEqualTo(one("commitment", "completion_commit"));
+        int[] ids = Arrays.stream(one("commitment", "token_ids").split(" ")).mapToInt(Integer::parseInt).toArray();
+        assertThat(Commitment.tokenIds(SALT, ids).hex()).isEqualTo(one("commitment", "token_ids_commit"));
+        List<String> stop = Arrays.stream(one("commitment", "stop").split(" "))
+                .map(text -> text.substring(1, text.length() - 1).translateEscapes()).toList();
+        assertThat(Commitment.stopList(SALT, stop).hex()).isEqualTo(one("commitment", "stop_commit"));
+    }
+
+    @Test
+    void leaf() {
+        Digest fingerprint = Digest.ofHex(one("leaf", "fingerprint"));
+        byte[] body = bytes("leaf", "body");
+        assertThat(Leaf.hash(fingerprint, body).hex()).isEqualTo(one("leaf", "hash"));
+        byte[] wire = new byte[5 + body.length];
+        System.arraycopy(body, 0, wire, 5, body.length);
+        AttestationRecord record = new WireReader<AttestationRecord>(Schemas.ATTESTATION, null).read(wire).record();
+        assertThat(record.getRequestId()).isEqualTo("r-0");
+        assertThat(Leaf.of(record).body()).isEqualTo(body);
+        assertThat(leaves().getFirst().hex()).isEqualTo(one("leaf", "hash"));
+    }
+
+    @Test
+    void fingerprintOfTheCurrentSchema() {
+        assertThat(PAGE).contains("| `" + Schemas.ATTESTATION.fingerprintHex() + "` |");
+    }
+
+    @Test
+    void tree() {
+        MerkleFrontier tree = MerkleFrontier.EMPTY;
+        for (Digest leaf : leaves()) {
+            tree = tree.append(leaf);
+            assertThat(tree.root().hex()).isEqualTo(one("tree", "root " + tree.size()));
+        }
+    }
+
+    @Test
+    void state() {
+        byte[] bytes = bytes("state", "bytes");
+        TreeState state = TreeState.decode(bytes);
+        assertThat(state.encode()).isEqualTo(bytes);
+        assertThat(state.size()).isEqualTo(Long.parseLong(one("state", "size")));
+        assertThat(state.frontier()).isEqualTo(MerkleFrontier.over(leaves()));
+        assertThat(state.lastLeaf()).isEqualTo(leaves().getLast());
+    }
+
+    @Test
+    void note() {
+        NoteSigner key = NoteSigner.parse(one("note", "key"));
+        assertThat(key.vkey()).isEqualTo(one("note", "vkey"));
+        SignedNote note = SignedNote.parse(rest("note", "note"));
+        assertThat(note.verify(List.of(NoteVerifier.parse(one("note", "vkey"))))).hasSize(1);
+        assertThat(Checkpoint.parse(note.text()).sign(key)).isEqualTo(note);
+        assertThat(Checkpoint.parse(note.text()).root()).isEqualTo(MerkleFrontier.over(leaves()).root());
+    }
+
+    @Test
+    void proof() {
+        TlogProof proof = TlogProof.parse(rest("proof", "text"));
+        Digest leaf = leaves().get(Integer.parseInt(one("proof", "leaf")));
+        assertThat(proof.verify(leaf, List.of(NoteVerifier.parse(one("note", "vkey"))))).isEqualTo(Verdict.VERIFIED);
+        assertThat(proof.path()).isEqualTo(InclusionProof.build(leaves(), (int) proof.index()).path());
+    }
+
+    @Test
+    void consistency() {
+        int from = Integer.parseInt(one("consistency", "from"));
+        int to = Integer.parseInt(one("consistency", "to"));
+        ConsistencyProof proof =
+                new ConsistencyProof(from, to, all("consistency", "path").stream().map(Digest::ofHex).toList());
+        assertThat(proof).isEqualTo(ConsistencyProof.build(leaves().subList(0, to), from));
+        assertThat(proof.verify(Digest.ofHex(one("tree", "root " + from)), Digest.ofHex(one("tree", "root " + to))))
+                .isEqualTo(Verdict.VERIFIED);
+    }
+
+    /// Every code that the sources give is explained on the page.
+    @Test
+    void explainsEveryCode() throws IOException {
+        Pattern code = Pattern.compile(
+                "\"((?:LOG|NOTE|RECON|CHECKPOINT|PROOF|PROVE|KEY_FILE|AUDIT|TREE|FRONTIER|ORIGIN)_[A-Z_]+|EQUIVOCATION)\"");
+        try (Stream<Path> files = Files.walk(Path.of("src/main/java"))) {
+            for (Path file : files.filter(path -> path.toString().endsWith(".java")).toList()) {
+                code.matcher(Files.readString(file)).results().forEach(found ->
+                        assertThat(PAGE.contains("`" + found.group(1) + "`"))
+                                .as("%s of %s is on the page", found.group(1), file).isTrue());
+            }
+        }
+    }
+}
