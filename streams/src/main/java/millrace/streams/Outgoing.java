@@ -10,6 +10,7 @@ import org.apache.kafka.streams.processor.StreamPartitioner;
 record Outgoing(int partition, byte[] bytes) {
     static final Serializer<Outgoing> SERIALIZER = (topic, value) -> value == null ? null : value.bytes();
 
+    @SuppressWarnings("removal") // the one abstract method that a lambda can be; its successor's default calls it
     static final StreamPartitioner<byte[], Outgoing> SAME_PARTITION = (topic, key, value, partitions) ->
             java.util.Optional.of(java.util.Set.of(value.partition() % partitions));
 }
