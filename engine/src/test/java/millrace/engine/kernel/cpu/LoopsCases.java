@@ -1,0 +1,172 @@
+package millrace.engine.kernel.cpu;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.SplittableRandom;
+import millrace.engine.kernel.DType;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.Memory;
+import millrace.engine.kernel.TileFormat;
+
+/// Every inner loop on awkward sizes: the same inputs for any implementation, so that results can be compared.
+public final class LoopsCases {
+    public static final int[] SIZES = {1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 97, 128, 193, 257};
+
+    /// What inputs are filled with.
+    public enum Fill {
+        /// Values around 1.
+        USUAL,
+        /// Zeros of both signs and denormals.
+        TINY,
+        /// Values whose products overflow.
+        HUGE,
+        /// Anything: NaN, infinities, every bit pattern.
+        ANY
+    }
+
+    private final Loops loops;
+    private final Fill fill;
+    private final SplittableRandom random;
+    private final Map<String, float[]> results = new LinkedHashMap<>();
+
+    private LoopsCases(Loops loops, Fill fill, long seed) {
+        this.loops = loops;
+        this.fill = fill;
+        random = new SplittableRandom(seed);
+    }
+
+    /// Results by case name, in a fixed order.
+    public static Map<String, float[]> run(Loops loops, Fill fill, long seed) {
+        var cases = new LoopsCases(loops, fill, seed);
+        try (Arena arena = Arena.ofConfined()) {
+            for (int size : SIZES) {
+                cases.elementwise(size);
+                cases.project(arena, DType.BF16, size);
+                cases.project(arena, DType.F32, size);
+                cases.attention(size);
+                for (TileFormat format : TileFormat.values()) {
+                    cases.decode(arena, format, size);
+                }
+            }
+        }
+        return cases.results;
+    }
+
+    /// A hash of all bits; every NaN counts as the same.
+    public static long digest(Map<String, float[]> results) {
+        long hash = 1;
+        for (float[] values : results.values()) {
+            for (float value : values) {
+                hash = hash * 0x100000001b3L + Float.floatToIntBits(value);
+            }
+        }
+        return hash;
+    }
+
+    private void elementwise(int n) {
+        float[] x = values(n + 5);
+        float[] up = values(n + 5);
+        results.put("sumOfSquares " + n, new float[] {loops.sumOfSquares(x, 3, n, new float[16])});
+        float[] scores = x.clone();
+        float sum = loops.softmax(scores, 2, n, 0.3f, new float[16]);
+        results.put("softmax " + n, scores);
+        results.put("softmax sum " + n, new float[] {sum});
+        loops.swiglu(x, 1, up, 4, n);
+        results.put("swiglu " + n, x);
+    }
+
+    private void project(Arena arena, DType dtype, int cols) {
+        int rows = 1 + random.nextInt(90);
+        MemorySegment data = arena.allocate((long) rows * cols * dtype.bytes());
+        for (long i = 0; i < (long) rows * cols; i++) {
+            int bits = Float.floatToRawIntBits(value());
+            if (dtype == DType.BF16) {
+                data.set(ValueLayout.JAVA_SHORT, 2 * i, (short) (bits >>> 16));
+            } else {
+                data.set(ValueLayout.JAVA_INT, 4 * i, bits);
+            }
+        }
+        Matrix.Source source = Matrix.Source.rowMajor(dtype, data, rows, cols);
+        Matrix w = Matrix.allocate(arena, source.format(), rows, cols);
+        for (int panel = 0; panel < w.panels(); panel++) {
+            w.fill(source, panel);
+        }
+        int tokens = 1 + random.nextInt(9);
+        int stride = cols + random.nextInt(5);
+        // Exactly as long as needed: a read beyond the last column of the last row would fail.
+        float[] x = values(2 + (tokens - 1) * stride + cols);
+        for (int panel = 0; panel < w.panels(); panel += Loops.PANELS) {
+            int panels = Math.min(Loops.PANELS, w.panels() - panel);
+            float[] tile = new float[tokens * Loops.TILE];
+            loops.project(w, panel, panels, x, 2, stride, tokens, tile);
+            results.put("project " + dtype + " " + rows + "x" + cols + " panel " + panel, valid(tile, tokens, panels));
+        }
+    }
+
+    private static float[] valid(float[] tile, int tokens, int panels) {
+        float[] out = new float[tokens * panels * 16];
+        for (int t = 0; t < tokens; t++) {
+            System.arraycopy(tile, t * Loops.TILE, out, t * panels * 16, panels * 16);
+        }
+        return out;
+    }
+
+    private void attention(int depth) {
+        int queries = 1 + random.nextInt(9);
+        float[] q = values(queries * depth);
+        float[] keys = values(16 * depth);
+        float[] scores = new float[queries * 40];
+        loops.score(q, 0, depth, queries, keys, depth, scores, 8, 32);
+        results.put("score " + depth, scores);
+        int lanes = (depth + 15) / 16 * 16;
+        float[] values = values(16 * lanes + 3);
+        float[] p = values(20);
+        float[] acc = values(lanes + 2);
+        loops.accumulate(p, 4, 1 + random.nextInt(16), values, 3, lanes, acc, 2);
+        results.put("accumulate " + depth, acc);
+    }
+
+    private void decode(Arena arena, TileFormat format, int depth) {
+        int lanes = 16 * (1 + random.nextInt(6));
+        MemorySegment tile = arena.allocate(format.bytes(depth, lanes), Memory.ALIGNMENT);
+        for (long i = 0; i < tile.byteSize(); i += 4) {
+            int bits = format == TileFormat.INT8 ? random.nextInt() : Float.floatToRawIntBits(value());
+            tile.set(ValueLayout.JAVA_INT, i, bits);
+        }
+        int from = lanes > 16 ? 16 : 0;
+        float[] out = new float[format.groups(depth) * format.perWord() * lanes + 1];
+        loops.decode(format, tile.address(), depth, lanes, from, lanes, out, 1);
+        results.put("decode " + format + " " + depth, out);
+        MemorySegment scales = arena.allocate(64, Memory.ALIGNMENT);
+        for (int i = 0; i < 16; i++) {
+            scales.set(ValueLayout.JAVA_FLOAT, 4L * i, value());
+        }
+        float[] keys = values(16 * depth);
+        loops.scaleLanes(keys, 0, depth, scales.address());
+        results.put("scaleLanes " + format + " " + depth, keys);
+        float[] values = values(16 * lanes);
+        loops.scaleDepths(values, 0, lanes, from, lanes, scales.address());
+        results.put("scaleDepths " + format + " " + depth, values);
+    }
+
+    private float[] values(int n) {
+        float[] x = new float[n];
+        for (int i = 0; i < n; i++) {
+            x[i] = value();
+        }
+        return x;
+    }
+
+    private float value() {
+        float usual = (float) random.nextDouble(-2, 2);
+        return switch (fill) {
+            case USUAL -> usual;
+            case TINY -> random.nextInt(4) == 0 ? Math.copySign(0f, usual) : usual * 0x1p-140f;
+            case HUGE -> usual * 0x1p126f;
+            case ANY -> random.nextInt(8) == 0 ? Float.intBitsToFloat(random.nextInt()) : usual * 20;
+        };
+    }
+}
