@@ -32,12 +32,15 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
     static final String DLQ_SINK = "dlq";
 
     /// What the processors of one process share.
+    ///
+    /// @param patience how long the audit topic may disagree with the log's state at a start before it counts
     record Shared(
             Attestations attestations,
             Completions completions,
             Encoders encoders,
             NoteSigner signer,
             AuditTail tail,
+            Duration patience,
             String originDomain,
             String cluster,
             ServiceMetrics metrics,
@@ -67,7 +70,7 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
         Origin origin = new Origin(
                 shared.originDomain(), shared.cluster(), config.string("topics.audit"), context.taskId().partition(), 0);
         log = AuditLog.open(
-                context.getStateStore(AuditLog.STORE), origin, shared.tail(), Duration.ofSeconds(20),
+                context.getStateStore(AuditLog.STORE), origin, shared.tail(), shared.patience(),
                 config.flag("audit.epoch.new"));
         context.schedule(config.duration("audit.checkpoint.interval.ms"), PunctuationType.WALL_CLOCK_TIME, now -> checkpoint());
     }

@@ -40,6 +40,7 @@ public final class InferenceService implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(InferenceService.class);
     private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(20);
     private static final long MAX_PAUSE_MS = 30_000;
+    private static final Duration LOG_PATIENCE = Duration.ofSeconds(20);
 
     /// Opens the engine; benchmarks bring their own.
     public interface EngineOpener {
@@ -111,7 +112,7 @@ public final class InferenceService implements AutoCloseable {
         ModelCard card = engine.card();
         attest = new AttestProcessor.Shared(
                 new Attestations(card, config, instanceId, signer), new Completions(card), encoders, signer,
-                new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId),
+                new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId), LOG_PATIENCE,
                 config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), new SecureRandom(), config);
         story.accept("limits: " + config.integer("inflight.max") + " prompts in flight, batch of "
                 + config.integer("engine.max.batch") + ", prompts of at most " + config.integer("intake.max.bytes")
