@@ -1,0 +1,21 @@
+package millrace.engine;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+@Timeout(120)
+class EngineSameBitsTest {
+    @TempDir
+    Path dir;
+
+    @ParameterizedTest
+    @CsvSource({"glm4_moe, BF16", "kimi_k2, INT8", "glm4_moe_lite, F32", "glm4, BF16", "qwen2, INT8"})
+    void tokensAndLogitsDependOnModelPromptAndSamplingOnly(String family, KvFormat format) throws IOException {
+        Path model = TinyModel.of(family).withTokenizer().write(dir);
+        new SameBits(model, format, 2048).check();
+    }
+}

@@ -1,0 +1,129 @@
+package millrace.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.concurrent.CompletableFuture;
+import org.jspecify.annotations.Nullable;
+
+/// Asserts of one model that its tokens and logits depend on nothing but model, prompt and sampling: not on the batch,
+/// the chunks of the prefill, the threads, the backend, or a preemption.
+public final class SameBits {
+    private static final int PROMPTS = 17;
+    private static final long SEED = 20261130;
+
+    private final Path model;
+    private final KvFormat format;
+    private final List<GenerationRequest> requests = new ArrayList<>();
+    private final List<Integer> scored;
+
+    public SameBits(Path model, KvFormat format, int vocabSize) {
+        this.model = model;
+        this.format = format;
+        var random = new SplittableRandom(SEED);
+        for (int i = 0; i < PROMPTS; i++) {
+            int length = i == 0 ? 1 : 1 + random.nextInt(24);
+            List<Integer> ids = random.ints(length, 0, vocabSize).boxed().toList();
+            var sampling = i % 3 == 0 ? Sampling.GREEDY : new Sampling(1f, 0.95f, 50, 0.01f, 1.1f, random.nextLong());
+            // The first ones grow by more pages than admission sets aside for them.
+            int maxNewTokens = i < 5 ? 40 : 3 + random.nextInt(4);
+            requests.add(new GenerationRequest(
+                    "p" + i, new PromptInput.TokenIds(ids), sampling, maxNewTokens, List.of(), Long.MAX_VALUE, 0));
+        }
+        scored = random.ints(40, 0, vocabSize).boxed().toList();
+    }
+
+    /// Compares every variant with one sequence at a time on one thread of the scalar backend.
+    public void check() {
+        Outcome expected = run("scalar, alone", config("scalar", 1, 1, 256));
+        assertSame(expected, "vector, 17 together, 2 threads", config("vector", 2, 17, 256));
+        assertSame(expected, "vector, 5 together, chunks of 7", config("vector", 2, 5, 7));
+        assertSame(expected, "vector, 2 together, chunks of 1", config("vector", 1, 2, 1));
+        Outcome preempted = run("vector, preempted", config("vector", 2, 17, 16).withKvBytes(7 * pageBytes()));
+        assertThat(preempted.recomputedSteps).as("steps computed again").isPositive();
+        assertThat(preempted).as("vector, preempted").isEqualTo(expected);
+    }
+
+    private EngineConfig config(String backend, int threads, int batch, int chunk) {
+        return EngineConfig.of(model)
+                .withBackend(backend)
+                .withThreads(threads)
+                .withMaxBatch(batch)
+                .withPrefillChunk(chunk)
+                .withKvFormat(format)
+                .withKvBytes(400 * pageBytes());
+    }
+
+    private long pageBytes() {
+        return ModelInspection.of(model, null).kv().get(format.ordinal()).pageBytes();
+    }
+
+    private void assertSame(Outcome expected, String name, EngineConfig config) {
+        assertThat(run(name, config)).as("%s, %s, seed %d", name, format, SEED).isEqualTo(expected);
+    }
+
+    /// Token ids of each prompt, and a digest of the logits of every scored position; equal without regard to the third.
+    private record Outcome(List<List<Integer>> tokens, List<Integer> logits, int recomputedSteps) {
+        @Override
+        public boolean equals(@Nullable Object other) {
+            return other instanceof Outcome outcome && tokens.equals(outcome.tokens) && logits.equals(outcome.logits);
+        }
+
+        @Override
+        public int hashCode() {
+            return tokens.hashCode();
+        }
+    }
+
+    private Outcome run(String name, EngineConfig config) {
+        try (Engine engine = Engine.open(config)) {
+            List<CompletableFuture<GenerationResult>> ends = new ArrayList<>();
+            CompletableFuture<List<Integer>> logits = new CompletableFuture<>();
+            for (GenerationRequest request : requests) {
+                var end = new CompletableFuture<GenerationResult>();
+                engine.submit(engine.prepare(request), end::complete);
+                ends.add(end);
+                if (ends.size() == PROMPTS / 2) {
+                    // In the middle, so that scoring shares steps with decodes.
+                    engine.score("scored", scored, true, new Digests(engine.card().vocabSize(), logits));
+                }
+            }
+            List<List<Integer>> tokens = new ArrayList<>();
+            int recomputed = 0;
+            for (CompletableFuture<GenerationResult> end : ends) {
+                GenerationResult result = end.join();
+                assertThat(result.errorMessage()).as(name).isNull();
+                assertThat(result.transcript().numericGuard()).as(name).isTrue();
+                tokens.add(result.tokenIds());
+                recomputed += result.transcript().recomputedSteps();
+            }
+            assertThat(logits.join()).hasSize(scored.size());
+            return new Outcome(tokens, logits.join(), recomputed);
+        }
+    }
+
+    private static final class Digests implements ScoreListener {
+        private final int vocabSize;
+        private final CompletableFuture<List<Integer>> end;
+        private final List<Integer> digests = new ArrayList<>();
+
+        Digests(int vocabSize, CompletableFuture<List<Integer>> end) {
+            this.vocabSize = vocabSize;
+            this.end = end;
+        }
+
+        @Override
+        public void onLogits(int position, float[] logits, int offset) {
+            digests.add(Arrays.hashCode(Arrays.copyOfRange(logits, offset, offset + vocabSize)));
+        }
+
+        @Override
+        public void onEnd(FinishReason reason, @Nullable String errorCode, @Nullable String errorMessage) {
+            end.complete(digests);
+        }
+    }
+}
