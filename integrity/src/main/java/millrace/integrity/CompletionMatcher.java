@@ -115,8 +115,9 @@ public final class CompletionMatcher {
         LogVerifier.require(salt.length == Commitment.SALT_BYTES, "RECON_COMMITMENT", "completion: salt", "32 bytes",
                 salt.length + " bytes");
         String error = record.getErrorCode() == null ? "" : record.getErrorCode();
-        Facts facts = new Facts(record.getRequestId(), modelDigest(record.getModelDigest()), record.getFinishReason().toString(),
-                record.getUsage().getPromptTokens(), record.getUsage().getCompletionTokens(), record.getSeed(), error);
+        Facts facts = new Facts(record.getRequestId(), modelDigest(record.getModelDigest()),
+                record.getFinishReason().toString(), record.getUsage().getPromptTokens(),
+                record.getUsage().getCompletionTokens(), record.getSeed(), error);
         return new Stated(facts, Digest.of(record.getAudit().getLeaf()), Commitment.completion(salt, record.getText()),
                 record.getTokenIds() == null ? null : Commitment.tokenIds(salt, record.getTokenIds()), place,
                 round);

@@ -139,8 +139,8 @@ class AuditFormatTest {
     /// Every code that the sources give is explained on the page.
     @Test
     void explainsEveryCode() throws IOException {
-        Pattern code = Pattern.compile(
-                "\"((?:LOG|NOTE|RECON|CHECKPOINT|PROOF|PROVE|KEY_FILE|AUDIT|TREE|FRONTIER|ORIGIN)_[A-Z_]+|EQUIVOCATION)\"");
+        Pattern code = Pattern.compile("\"((?:LOG|NOTE|RECON|CHECKPOINT|PROOF|PROVE|KEY_FILE|AUDIT|TREE|FRONTIER"
+                + "|ORIGIN)_[A-Z_]+|EQUIVOCATION)\"");
         try (Stream<Path> files = Files.walk(Path.of("src/main/java"))) {
             for (Path file : files.filter(path -> path.toString().endsWith(".java")).toList()) {
                 code.matcher(Files.readString(file)).results().forEach(found ->

@@ -36,7 +36,8 @@ class CommitmentTest {
 
     @Test
     void keepsListsApart() {
-        assertThat(Commitment.stopList(SALT, List.of("ab", "c"))).isNotEqualTo(Commitment.stopList(SALT, List.of("a", "bc")));
+        assertThat(Commitment.stopList(SALT, List.of("ab", "c")))
+                .isNotEqualTo(Commitment.stopList(SALT, List.of("a", "bc")));
         assertThat(Commitment.stopList(SALT, List.of())).isNotEqualTo(Commitment.stopList(SALT, List.of("")));
         assertThat(Commitment.tokenIds(SALT, new int[] {258}))
                 .isEqualTo(Commitment.commit(Kind.TOKEN_IDS, SALT, new byte[] {2, 1, 0, 0}));

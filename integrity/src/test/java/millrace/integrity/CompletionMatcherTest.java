@@ -122,7 +122,8 @@ class CompletionMatcherTest {
         log.completions.add(log.completions.getFirst());
         leaves();
         completions();
-        assertRefuted("RECON_DUPLICATE", "completion of leaf 0 of log " + log.state.origin(), "one", "a second", place(2));
+        assertRefuted("RECON_DUPLICATE", "completion of leaf 0 of log " + log.state.origin(), "one", "a second",
+                place(2));
     }
 
     @Test
@@ -202,8 +203,8 @@ class CompletionMatcherTest {
     void findsUndecodableCompletionsAndPositions() {
         matcher.completion(place(4), new byte[] {0, 0}, null);
         assertRefuted("RECON_UNDECODABLE", "completion", "a readable completion",
-                "millrace.schemas.Completion: expected a byte 0 and a schema id before the record, got 2 bytes that begin"
-                        + " with 0", place(4));
+                "millrace.schemas.Completion: expected a byte 0 and a schema id before the record, got 2 bytes that"
+                        + " begin with 0", place(4));
         CompletionMatcherTest fresh = new CompletionMatcherTest();
         fresh.log.add(1);
         fresh.change(0, completion -> completion.getAudit().setPartition(9));

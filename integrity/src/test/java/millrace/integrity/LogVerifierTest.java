@@ -60,8 +60,8 @@ class LogVerifierTest {
             verifier.leaf(0, i, log.leaves.get(i));
         }
         verifier.checkpoint(new Place("c", 0, 0), log.checkpoints.getFirst());
-        assertUndecided(verifier.verdict(), "CHECKPOINT_LATE", "log " + log.state.origin() + ": the checkpoint at c-0@0 came"
-                + " more than 4096 leaves after its last leaf; verify once more");
+        assertUndecided(verifier.verdict(), "CHECKPOINT_LATE", "log " + log.state.origin()
+                + ": the checkpoint at c-0@0 came more than 4096 leaves after its last leaf; verify once more");
     }
 
     @Test
@@ -85,8 +85,9 @@ class LogVerifierTest {
         for (int i = 2; i < 5; i++) {
             verifier.leaf(0, i, log.leaves.get(i));
         }
-        assertUndecided(verifier.verdict(), "LOG_PREFIX_MISSING", "log " + log.state.origin() + ": its first 2 leaves are no"
-                + " longer in the topic, so roots cannot be computed; sequence and chain of the 3 others hold");
+        assertUndecided(verifier.verdict(), "LOG_PREFIX_MISSING", "log " + log.state.origin()
+                + ": its first 2 leaves are no longer in the topic, so roots cannot be computed;"
+                + " sequence and chain of the 3 others hold");
     }
 
     @Test
@@ -137,6 +138,20 @@ class LogVerifierTest {
                 log.state.frontier().root().hex(), new Place("millrace.checkpoints", 0, 0)));
     }
 
+    /// The registry's schema id is the only part that no hash covers, for it differs between clusters.
+    @Test
+    void noticesEveryFlippedBitOfALeaf() {
+        log.add(2).checkpoint();
+        byte[] whole = log.leaves.get(0);
+        for (int bit = 40; bit < 8 * whole.length; bit++) {
+            byte[] flipped = whole.clone();
+            flipped[bit / 8] ^= (byte) (1 << bit % 8);
+            log.leaves.set(0, flipped);
+            assertThat(log.verifier().violation()).as("bit %d", bit).isNotNull()
+                    .extracting(Refuted::code).asString().startsWith("LOG_");
+        }
+    }
+
     @Test
     void refusesALeafOfAnotherPartitionTopicOrCluster() {
         refusesChange("LOG_PARTITION", "leaf: partition in log_origin", "0", "5",
@@ -163,7 +178,8 @@ class LogVerifierTest {
     @Test
     void refusesASecondLeafForTheSamePrompt() {
         log.add(2).add(record -> record.setInOffset(100));
-        assertRefuted("LOG_DUPLICATE_CAUSE", "leaf: prompt record", "one leaf", "a second for millrace.prompts-0@100", 4);
+        assertRefuted("LOG_DUPLICATE_CAUSE", "leaf: prompt record", "one leaf",
+                "a second for millrace.prompts-0@100", 4);
     }
 
     @Test
@@ -171,10 +187,9 @@ class LogVerifierTest {
         log.add(2);
         byte[] whole = log.leaves.get(1);
         undecodable(null, "no value");
-        undecodable(new byte[] {1, 0, 0, 0, 1, 9}, "millrace.schemas.AttestationRecord: expected a byte 0 and a schema id"
-                + " before the record, got 6 bytes that begin with 1");
-        undecodable(new byte[0], "millrace.schemas.AttestationRecord: expected a byte 0 and a schema id before the record,"
-                + " got 0 bytes");
+        String prefix = "millrace.schemas.AttestationRecord: expected a byte 0 and a schema id before the record, got ";
+        undecodable(new byte[] {1, 0, 0, 0, 1, 9}, prefix + "6 bytes that begin with 1");
+        undecodable(new byte[0], prefix + "0 bytes");
         undecodable(java.util.Arrays.copyOf(whole, whole.length + 1),
                 "millrace.schemas.AttestationRecord: expected no bytes after the record, got some");
         for (int length = 5; length < whole.length; length++) {
@@ -187,8 +202,8 @@ class LogVerifierTest {
     private void undecodable(byte[] value, String got) {
         LogVerifier verifier = new LogVerifier(TestLog.TOPIC, List.of(), null);
         assertThat(verifier.leaf(0, 0, value)).isNull();
-        assertThat(verifier.violation()).isEqualTo(new Refuted("LOG_UNDECODABLE", "leaf", "a readable record of a log", got,
-                new Place(TestLog.TOPIC, 0, 0)));
+        assertThat(verifier.violation()).isEqualTo(new Refuted("LOG_UNDECODABLE", "leaf",
+                "a readable record of a log", got, new Place(TestLog.TOPIC, 0, 0)));
     }
 
     @Test
@@ -213,7 +228,8 @@ class LogVerifierTest {
                 record -> record.getPreviousLog().setOrigin("x"),
                 record -> record.getPreviousLog().setRoot(Digest.sha256("x").toHash()))) {
             TestLog forked = new TestLog(0).add(3).nextEpoch(change);
-            assertThat(forked.verifier().violation()).isNotNull().extracting(Refuted::code).isEqualTo("LOG_EPOCH_START");
+            assertThat(forked.verifier().violation()).isNotNull()
+                    .extracting(Refuted::code).isEqualTo("LOG_EPOCH_START");
         }
     }
 

@@ -48,8 +48,8 @@ class NoteKeyFileTest {
         NoteSigner.loadOrCreate(file, "example.com/log", RANDOM);
         Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rw-r-----"));
         assertThatThrownBy(() -> NoteSigner.load(file)).isInstanceOf(IntegrityException.class)
-                .hasMessage("key file %s: mode: expected rw------- or less, got rw-r-----; make a new key, or run chmod 600"
-                        .formatted(file))
+                .hasMessage(("key file %s: mode: expected rw------- or less, got rw-r-----;"
+                        + " make a new key, or run chmod 600").formatted(file))
                 .extracting("code").isEqualTo("KEY_FILE_MODE");
         Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("r--------"));
         assertThat(NoteSigner.load(file).name()).isEqualTo("example.com/log");

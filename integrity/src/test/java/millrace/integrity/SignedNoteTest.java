@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.List;
 import java.util.SplittableRandom;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
 
 class SignedNoteTest {
@@ -14,7 +15,8 @@ class SignedNoteTest {
             + "Uw2QOkn8srV1yJGh2VYRlL1Tnagv1YEq6TfXppzi2ONncAlTgK7Ztg1ERYNZXsYjOBH3mFXmRKuwHjG1Yu72IneyaQM=\n";
 
     /// The example of golang.org/x/mod/sumdb/note, private key included: it guards nothing.
-    private static final String GO_KEY = "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
+    private static final String GO_KEY =
+            "PRIVATE+KEY+PeterNeumann+c74f20a3+AYEKFALVFGyNhPJEMzD1QIDr+Y7hfZx09iUvxdXHKDFz";
     private static final String GO_VKEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
 
     private static final NoteSigner KEY = TestLog.KEY;
@@ -56,7 +58,8 @@ class SignedNoteTest {
         refused(() -> Checkpoint.parse("o\n007\n" + root + "\n"), "NOTE_SIZE",
                 "checkpoint: size: expected a decimal number below 2^63 without leading zeros, got \"007\"");
         refused(() -> Checkpoint.parse("o\n9223372036854775808\n" + root + "\n"), "NOTE_SIZE",
-                "checkpoint: size: expected a decimal number below 2^63 without leading zeros, got \"9223372036854775808\"");
+                "checkpoint: size: expected a decimal number below 2^63 without leading zeros,"
+                        + " got \"9223372036854775808\"");
         refused(() -> Checkpoint.parse("o\n-1\n" + root + "\n"), "NOTE_SIZE",
                 "checkpoint: size: expected a decimal number below 2^63 without leading zeros, got \"-1\"");
         refused(() -> Checkpoint.parse("o\n7\n" + root + "\nmore\n"), "NOTE_EXTENSION",
@@ -96,8 +99,8 @@ class SignedNoteTest {
         refused(() -> SignedNote.parse(HEAD.text()), "NOTE_FORM", form);
         refused(() -> SignedNote.parse(HEAD.text() + "\n"), "NOTE_FORM", form);
         refused(() -> SignedNote.parse(note.substring(0, note.length() - 1)), "NOTE_FORM", form);
-        for (String line : List.of("- k AAAAAAA=", "\u2014 k", "\u2014 k AAAA", "\u2014 k AAAAAAA", "\u2014 k+ AAAAAAA=",
-                "\u2014  AAAAAAA=", "\u2014 a b AAAAAAA=", "\u2014 k AAAAAAA= ")) {
+        for (String line : List.of("- k AAAAAAA=", "\u2014 k", "\u2014 k AAAA", "\u2014 k AAAAAAA",
+                "\u2014 k+ AAAAAAA=", "\u2014  AAAAAAA=", "\u2014 a b AAAAAAA=", "\u2014 k AAAAAAA= ")) {
             refused(() -> SignedNote.parse(HEAD.text() + "\n" + line + "\n"), "NOTE_SIGNATURE_LINE",
                     "note: expected \"\u2014 name base64\", got \"" + line + "\"");
         }
@@ -151,7 +154,8 @@ class SignedNoteTest {
     @Test
     void refusesMalformedKeys() {
         for (String bad : List.of("", "a", "a+530d903a", C2SP_VKEY.replace("+A", "+B"), C2SP_VKEY.replace("foo", "f o"),
-                C2SP_VKEY.replace("530d", "530D"), C2SP_VKEY + "A", "+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k")) {
+                C2SP_VKEY.replace("530d", "530D"), C2SP_VKEY + "A",
+                "+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k")) {
             refused(() -> NoteVerifier.parse(bad), "NOTE_KEY", "key: expected name+id+base64 of an Ed25519 key");
         }
         refused(() -> NoteVerifier.parse(C2SP_VKEY.replace("foo", "bar")), "NOTE_KEY",
@@ -205,7 +209,7 @@ class SignedNoteTest {
         }
     }
 
-    private static void refused(org.assertj.core.api.ThrowableAssert.ThrowingCallable call, String code, String message) {
+    private static void refused(ThrowingCallable call, String code, String message) {
         assertThatThrownBy(call).isInstanceOf(IntegrityException.class).hasMessage(message)
                 .extracting("code").isEqualTo(code);
     }

@@ -49,7 +49,8 @@ class TlogProofTest {
         }
         assertThatThrownBy(() -> TlogProof.parse(text.replace("index 3", "index 03")))
                 .hasMessage("proof: index: expected a decimal number without leading zeros, got \"03\"");
-        String longer = text.replace("index 3\n", "index 3\n" + "CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n".repeat(64));
+        String hash = "CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n";
+        String longer = text.replace("index 3\n", "index 3\n" + hash.repeat(64));
         assertThatThrownBy(() -> TlogProof.parse(longer)).hasMessage("proof: expected at most 63 hashes, got 68");
     }
 }

@@ -75,7 +75,8 @@ class SchemaCompatibilityTest {
         List<Schema.Field> fields = new ArrayList<>();
         current.getFields().forEach(field -> fields.add(new Schema.Field(field, field.schema())));
         fields.add(new Schema.Field("added", Schema.create(Schema.Type.LONG), "No default.", null));
-        Schema changed = Schema.createRecord(current.getName(), current.getDoc(), current.getNamespace(), false, fields);
+        Schema changed =
+                Schema.createRecord(current.getName(), current.getDoc(), current.getNamespace(), false, fields);
         assertThat(SchemaCompatibility.checkReaderWriterCompatibility(changed, current).getType())
                 .isEqualTo(SchemaCompatibilityType.INCOMPATIBLE);
     }

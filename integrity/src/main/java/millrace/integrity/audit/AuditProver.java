@@ -104,7 +104,7 @@ public final class AuditProver {
                 .min((a, b) -> Long.compare(a.getSize(), b.getSize()))
                 .map(record -> SignedNote.parse(record.getNote()))
                 .orElseThrow(() -> new IntegrityException("PROVE_NO_CHECKPOINT",
-                        "prove: expected a checkpoint that covers leaf %d of %s, got none yet; try again in a few seconds"
+                        "prove: expected a checkpoint that covers leaf %d of %s, got none yet; try again later"
                                 .formatted(wanted.record().getSeq(), found.origin)));
     }
 

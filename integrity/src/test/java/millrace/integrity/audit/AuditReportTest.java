@@ -21,16 +21,19 @@ class AuditReportTest {
 
     @Test
     void rendersOneObject() {
-        String log = "\"logs\":[{\"origin\":\"a/b/c/0/1\",\"size\":12,\"checkpointed\":9,\"root\":\"" + "0".repeat(64) + "\"}],";
-        String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"partitions\":1,\"tail_leaves\":3,"
-                + "\"signatures_checked\":true,\"completions_checked\":true,";
+        String log = "\"logs\":[{\"origin\":\"a/b/c/0/1\",\"size\":12,\"checkpointed\":9,\"root\":\""
+                + "0".repeat(64) + "\"}],";
+        String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"partitions\":1,"
+                + "\"tail_leaves\":3,\"signatures_checked\":true,\"completions_checked\":true,";
         assertThat(report(Verdict.VERIFIED, true).json())
                 .isEqualTo("{\"verdict\":\"ok\"," + counts + log + "\"seconds\":1.250}");
-        assertThat(report(new Undecided("LOG_EMPTY", "\"nothing\"\n"), true).json()).isEqualTo("{\"verdict\":\"undecided\","
-                + counts + log + "\"code\":\"LOG_EMPTY\",\"why\":\"\\\"nothing\\\"\\u000a\",\"seconds\":1.250}");
+        assertThat(report(new Undecided("LOG_EMPTY", "\"nothing\"\n"), true).json()).isEqualTo(
+                "{\"verdict\":\"undecided\"," + counts + log
+                        + "\"code\":\"LOG_EMPTY\",\"why\":\"\\\"nothing\\\"\\u000a\",\"seconds\":1.250}");
         assertThat(report(new Refuted("LOG_X", "what", "aa", "bb", new Place("t", 3, 4)), true).json())
-                .isEqualTo("{\"verdict\":\"violated\"," + counts + log + "\"violation\":{\"code\":\"LOG_X\",\"what\":\"what\","
-                        + "\"expected\":\"aa\",\"got\":\"bb\",\"topic\":\"t\",\"partition\":3,\"offset\":4},\"seconds\":1.250}");
+                .isEqualTo("{\"verdict\":\"violated\"," + counts + log
+                        + "\"violation\":{\"code\":\"LOG_X\",\"what\":\"what\",\"expected\":\"aa\",\"got\":\"bb\","
+                        + "\"topic\":\"t\",\"partition\":3,\"offset\":4},\"seconds\":1.250}");
     }
 
     @Test
