@@ -27,7 +27,7 @@ import org.slf4j.LoggerFactory;
 public final class EmbeddedRegistry implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(EmbeddedRegistry.class);
     private static final int MAX_BODY = 1 << 20;
-    private static final Duration BROKER_TIMEOUT = Duration.ofSeconds(15);
+    private static final Duration BROKER_TIMEOUT = Duration.ofSeconds(30);
     private static final String CONTENT_TYPE = "application/vnd.schemaregistry.v1+json";
     private static final Set<String> ACCEPTED_TYPES = Set.of(
             CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json", "application/octet-stream");

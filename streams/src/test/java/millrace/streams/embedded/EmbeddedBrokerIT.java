@@ -24,6 +24,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.internals.Exit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -104,6 +105,36 @@ class EmbeddedBrokerIT {
                 .isInstanceOfSatisfying(EmbeddedException.class, hasCode("EMBEDDED_START"))
                 .hasMessageStartingWith("embedded broker: cannot start in " + temp);
         assertThat(temp.resolve("broker.lock")).as("released").isRegularFile();
+    }
+
+    @Test
+    void logsAFatalFaultBeforeTheProcessHalts() throws Exception {
+        Path log = temp.resolve("log.txt");
+        Process process = new ProcessBuilder(
+                        Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                        "--enable-native-access=ALL-UNNAMED",
+                        "--sun-misc-unsafe-memory-access=allow",
+                        "-Djava.io.tmpdir=" + temp,
+                        "-cp",
+                        System.getProperty("java.class.path"),
+                        Faulty.class.getName())
+                .redirectErrorStream(true)
+                .redirectOutput(log.toFile())
+                .start();
+        assertThat(process.waitFor(120, TimeUnit.SECONDS)).isTrue();
+        assertThat(process.exitValue()).as(Files.readString(log)).isEqualTo(3);
+        assertThat(Files.readString(log))
+                .contains("ERROR EmbeddedBroker: embedded broker: fatal fault, the process halts with status 3: disk gone");
+    }
+
+    /// A process whose broker comes upon a fault that it cannot survive.
+    static final class Faulty {
+        private Faulty() {}
+
+        static void main() {
+            EmbeddedBroker.ephemeral(HOST, 0);
+            Exit.halt(3, "disk gone");
+        }
     }
 
     private static Consumer<EmbeddedException> hasCode(String code) {
