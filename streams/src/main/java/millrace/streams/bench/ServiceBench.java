@@ -1,7 +1,9 @@
 package millrace.streams.bench;
 
+import com.sun.management.OperatingSystemMXBean;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -32,7 +34,8 @@ public final class ServiceBench {
     /// @param direct producer to consumer without the service, at the same rate
     /// @param service producer to committed completion
     /// @param burstPerSecond prompts per second over a burst, from the first send to the last committed completion
-    public record Result(Spread direct, Spread service, double burstPerSecond, int burst) {}
+    /// @param burstCpuMicros processor time of the whole JVM per prompt of the burst, broker and clients included
+    public record Result(Spread direct, Spread service, double burstPerSecond, double burstCpuMicros, int burst) {}
 
     private final int ratePerSecond;
     private final int prompts;
@@ -79,13 +82,18 @@ public final class ServiceBench {
                     AvroEncoder.open(registry, Prompt.class, in + "-value", AvroSerdeConfig.of(config.registry()));
             progress.accept("warm-up");
             steady(producer, encoder, in, input, output, "warm", 300, 200);
-            flood(producer, encoder, in, output, "heat", Math.min(burst, 4_000));
+            flood(producer, encoder, in, output, "heat", burst);
             progress.accept(prompts + " prompts at " + ratePerSecond + "/s");
             Spread[] steady = steady(producer, encoder, in, input, output, "rate", prompts, ratePerSecond);
             progress.accept("burst of " + burst);
+            long cpuNanos = cpuNanos();
             double perSecond = flood(producer, encoder, in, output, "burst", burst);
-            return new Result(steady[0], steady[1], perSecond, burst);
+            return new Result(steady[0], steady[1], perSecond, (cpuNanos() - cpuNanos) / 1e3 / burst, burst);
         }
+    }
+
+    private static long cpuNanos() {
+        return ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getProcessCpuTime();
     }
 
     private static Spread[] steady(

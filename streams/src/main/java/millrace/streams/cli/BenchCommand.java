@@ -1,11 +1,23 @@
 package millrace.streams.cli;
 
+import java.io.IOException;
 import java.io.PrintWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Comparator;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.stream.Stream;
+import millrace.engine.DeveloperModels;
+import millrace.engine.EngineConfig;
+import millrace.streams.bench.DecodeBench;
 import millrace.streams.bench.ServiceBench;
+import millrace.streams.bench.ThroughputBench;
+import millrace.streams.demo.Question;
+import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
@@ -16,8 +28,14 @@ import picocli.CommandLine.Spec;
         name = "bench",
         mixinStandardHelpOptions = true,
         description = "Measures the service and the engine on this machine.",
-        subcommands = {BenchCommand.Service.class},
-        footer = {"", "Examples:", "  millrace bench service", "  millrace bench service --rate 200 --burst 50000"})
+        subcommands = {BenchCommand.Service.class, BenchCommand.Throughput.class, BenchCommand.Decode.class},
+        footer = {
+            "",
+            "Examples:",
+            "  millrace bench service --rate 200 --burst 50000",
+            "  millrace bench throughput --model kimi-tiny --questions 400",
+            "  millrace bench decode"
+        })
 final class BenchCommand implements Callable<Integer> {
     @Spec
     CommandSpec spec;
@@ -67,10 +85,114 @@ final class BenchCommand implements Callable<Integer> {
                 }).run(overrides);
                 out.printf(Locale.ROOT, "round %d  direct   %s%n", round, result.direct());
                 out.printf(Locale.ROOT, "round %d  service  %s%n", round, result.service());
-                out.printf(Locale.ROOT, "round %d  burst    %.0f prompts/s (n=%d)%n", round, result.burstPerSecond(), result.burst());
+                out.printf(Locale.ROOT, "round %d  burst    %.0f prompts/s, %.0f us of processor time each (n=%d)%n",
+                        round, result.burstPerSecond(), result.burstCpuMicros(), result.burst());
                 out.flush();
             }
             return 0;
+        }
+    }
+
+    @Command(name = "throughput", mixinStandardHelpOptions = true,
+            description = "The demo questions through the engine alone and through the whole service, in turns.")
+    static final class Throughput implements Callable<Integer> {
+        @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
+        String model = "glm-tiny";
+
+        @Option(names = "--questions", paramLabel = "N", description = "Questions per round (default: ${DEFAULT-VALUE}).")
+        int questions = 380;
+
+        @Option(names = "--rounds", paramLabel = "N", description = "Rounds after the warm-up (default: ${DEFAULT-VALUE}).")
+        int rounds = 5;
+
+        @Option(names = "-D", paramLabel = "KEY=VALUE", description = "Sets one configuration key. Repeatable.")
+        Map<String, String> overrides = new LinkedHashMap<>();
+
+        @Spec
+        CommandSpec spec;
+
+        @SuppressWarnings("NullAway.Init") // picocli sets spec
+        Throughput() {}
+
+        @Override
+        public Integer call() {
+            PrintWriter err = spec.commandLine().getErr();
+            Map<String, String> settings = new LinkedHashMap<>(Map.of("engine.model", model));
+            settings.putAll(overrides);
+            List<ThroughputBench.Round> all = new ThroughputBench(Question.of(model, questions), rounds, line -> {
+                err.println(line);
+                err.flush();
+            }).run(settings, ServeCommand::open);
+            double[] ratios = all.stream().mapToDouble(ThroughputBench.Round::ratio).sorted().toArray();
+            spec.commandLine().getOut().printf(Locale.ROOT,
+                    "service over engine: median %.2f (%.2f to %.2f, %d rounds); the answers are the same tokens%n",
+                    ratios[ratios.length / 2], ratios[0], ratios[ratios.length - 1], ratios.length);
+            spec.commandLine().getOut().flush();
+            return 0;
+        }
+    }
+
+    @Command(name = "decode", mixinStandardHelpOptions = true,
+            description = "Decode of a dense model far larger than the caches, against a plain read loop in the same run.")
+    static final class Decode implements Callable<Integer> {
+        @Option(names = "--model", paramLabel = "DIR",
+                description = "A dense BF16 checkpoint (default: random weights of about 1e9 parameters, written to a temporary directory).")
+        @Nullable Path model;
+
+        @Option(names = "--tokens", paramLabel = "N", description = "Tokens per round (default: ${DEFAULT-VALUE}).")
+        int tokens = 24;
+
+        @Option(names = "--rounds", paramLabel = "N", description = "Rounds (default: ${DEFAULT-VALUE}).")
+        int rounds = 5;
+
+        @Option(names = "--threads", paramLabel = "N", description = "Compute threads; 0 is one per core (default: ${DEFAULT-VALUE}).")
+        int threads;
+
+        @Option(names = "--backend", paramLabel = "NAME", description = "auto, vector or scalar (default: ${DEFAULT-VALUE}).")
+        String backend = "auto";
+
+        @Spec
+        CommandSpec spec;
+
+        @SuppressWarnings("NullAway.Init") // picocli sets spec
+        Decode() {}
+
+        @Override
+        public Integer call() throws IOException {
+            PrintWriter err = spec.commandLine().getErr();
+            Path written = null;
+            try {
+                if (model == null) {
+                    written = Files.createTempDirectory("millrace-bench-");
+                    err.println("writing a model of random weights to " + written);
+                    err.flush();
+                    DeveloperModels.writeRandomLlama(written.resolve("random-1b"), 1, DeveloperModels.LlamaShape.oneBillion());
+                }
+                Path directory = model != null ? model : written.resolve("random-1b");
+                EngineConfig config = EngineConfig.of(directory).withBackend(backend).withThreads(threads).withMaxBatch(1);
+                List<DecodeBench.Round> all = new DecodeBench(config, tokens, rounds, line -> {
+                    err.println(line);
+                    err.flush();
+                }).run();
+                double[] ratios = all.stream().mapToDouble(DecodeBench.Round::ratio).sorted().toArray();
+                spec.commandLine().getOut().printf(Locale.ROOT,
+                        "decode over plain read: median %.2f (%.2f to %.2f, %d rounds)%n",
+                        ratios[ratios.length / 2], ratios[0], ratios[ratios.length - 1], ratios.length);
+                spec.commandLine().getOut().flush();
+                return 0;
+            } finally {
+                if (written != null) {
+                    delete(written);
+                }
+            }
+        }
+
+        private static void delete(Path directory) throws IOException {
+            try (Stream<Path> all = Files.walk(directory)) {
+                for (Path path : all.sorted(Comparator.reverseOrder()).toList()) {
+                    Files.delete(path);
+                }
+            }
         }
     }
 }
