@@ -126,7 +126,7 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
 
     private void forwardCompletion(Source source, String requestId, Leaf leaf, byte[] wire, long now) {
         byte[] id = requestId.getBytes(StandardCharsets.UTF_8);
-        byte[] key = source.key() == null ? id : source.key();
+        byte[] key = source.key() == null || source.key().length > ProducerLimits.MAX_COPIED_BYTES ? id : source.key();
         Headers headers = EventHeaders.completion(source, requestId, log.state(), leaf, now);
         context.forward(new Record<>(key, new Outgoing(source.partition(), wire), now, headers), COMPLETIONS_SINK);
         CrashPoints.reach("between-completion-and-audit");
@@ -138,7 +138,8 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
         byte[] value = source.value();
         Headers headers = EventHeaders.deadLetter(undecodable, maxBytes);
         byte[] cut = value == null || value.length <= maxBytes ? value : java.util.Arrays.copyOf(value, maxBytes);
-        context.forward(new Record<>(source.key(), new Outgoing(source.partition(), cut), now, headers), DLQ_SINK);
+        byte[] key = source.key() == null || source.key().length > ProducerLimits.MAX_COPIED_BYTES ? null : source.key();
+        context.forward(new Record<>(key, new Outgoing(source.partition(), cut), now, headers), DLQ_SINK);
     }
 
     private void leaf(AttestationRecord record, byte[] key) {

@@ -52,7 +52,7 @@ final class Completions {
     Completion rejected(Outcome.Rejected outcome, TreeState log, Leaf leaf, byte[] salt) {
         Prompt prompt = outcome.prompt();
         // What the checks may have refused is echoed in a form that cannot do harm downstream.
-        boolean metadataFits = !outcome.code().startsWith("PARAM_LIMIT") && !outcome.code().equals("PROMPT_TOO_LARGE");
+        boolean metadataFits = Intake.checkMetadata(prompt.getMetadata()) == null;
         return Completion.newBuilder()
                 .setRequestId(Intake.presentable(prompt.getRequestId()))
                 .setTenant(prompt.getTenant() == null ? null : Intake.presentable(prompt.getTenant()))

@@ -1,6 +1,5 @@
 package millrace.streams;
 
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.Set;
@@ -15,14 +14,16 @@ import org.apache.kafka.common.header.internals.RecordHeaders;
 final class EventHeaders {
     private static final String COMPLETION_TYPE = "millrace.completion.v1";
     /// Describe the prompt's own event, or are the service's to set.
-    private static final Set<String> NOT_COPIED = Set.of("content-type", Intake.TENANT_HEADER);
+    private static final Set<String> NOT_COPIED = Set.of("content-type", Intake.TENANT_HEADER, "__value_schema_id");
+    private static final Set<String> TRACE = Set.of("traceparent", "tracestate");
+    private static final int MAX_TRACE_BYTES = 512;
     private static final String DLQ_PREFIX = "__streams.errors.";
 
     private EventHeaders() {}
 
     static Headers completion(Source source, String requestId, TreeState log, Leaf leaf, long nowMs) {
         RecordHeaders headers = new RecordHeaders();
-        for (Header header : source.headers()) {
+        for (Header header : fitting(source)) {
             if (!header.key().startsWith("ce_") && !header.key().startsWith("attest-") && !NOT_COPIED.contains(header.key())) {
                 headers.add(header);
             }
@@ -44,14 +45,29 @@ final class EventHeaders {
     /// The names that Kafka Streams' own dead-letter queue uses, so that one tool reads both.
     static Headers deadLetter(Outcome.Undecodable undecodable, int maxBytes) {
         Source source = undecodable.source();
-        RecordHeaders headers = new RecordHeaders(source.headers().toArray());
+        RecordHeaders headers = fitting(source);
         put(headers, DLQ_PREFIX + "exception", undecodable.code());
         put(headers, DLQ_PREFIX + "message", undecodable.message());
         put(headers, DLQ_PREFIX + "topic", source.topic());
-        headers.add(DLQ_PREFIX + "partition", ByteBuffer.allocate(Integer.BYTES).putInt(source.partition()).array());
-        headers.add(DLQ_PREFIX + "offset", ByteBuffer.allocate(Long.BYTES).putLong(source.offset()).array());
+        put(headers, DLQ_PREFIX + "partition", Integer.toString(source.partition()));
+        put(headers, DLQ_PREFIX + "offset", Long.toString(source.offset()));
         if (source.value() != null && source.value().length > maxBytes) {
             put(headers, "millrace-truncated-from-bytes", Integer.toString(source.value().length));
+        }
+        return headers;
+    }
+
+    /// The prompt's headers; of headers that are too large to be carried on, only those that a trace needs.
+    private static RecordHeaders fitting(Source source) {
+        if (source.headerBytes() <= ProducerLimits.MAX_COPIED_BYTES) {
+            return new RecordHeaders(source.headers().toArray());
+        }
+        RecordHeaders headers = new RecordHeaders();
+        for (Header header : source.headers()) {
+            boolean small = header.value() == null || header.value().length <= MAX_TRACE_BYTES;
+            if (TRACE.contains(header.key()) && small && headers.lastHeader(header.key()) == null) {
+                headers.add(header);
+            }
         }
         return headers;
     }

@@ -112,7 +112,7 @@ final class Intake {
         return metadata != null ? metadata : checkDeadline(prompt.getDeadlineMs());
     }
 
-    private static @Nullable Refusal checkMetadata(Map<String, String> metadata) {
+    static @Nullable Refusal checkMetadata(Map<String, String> metadata) {
         if (metadata.size() > MAX_METADATA) {
             return new Refusal("PARAM_LIMIT", "metadata: expected at most " + MAX_METADATA + " entries, got " + metadata.size());
         }

@@ -8,6 +8,9 @@ final class ProducerLimits {
     /// What a record may carry beside the prompt's bytes: the answer, headers, framing.
     private static final int OVERHEAD_BYTES = 256 << 10;
 
+    /// The most that the headers, and the key, of a prompt take on their way to an output.
+    static final int MAX_COPIED_BYTES = 64 << 10;
+
     private ProducerLimits() {}
 
     /// The largest value that is forwarded.

@@ -24,7 +24,11 @@ record Source(
 
     /// Bytes of key, value and headers together: what a copy of the record takes.
     int bytes() {
-        int sum = (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
+        return (key == null ? 0 : key.length) + (value == null ? 0 : value.length) + headerBytes();
+    }
+
+    int headerBytes() {
+        int sum = 0;
         for (Header header : headers) {
             sum += header.key().length() + (header.value() == null ? 0 : header.value().length) + 2 * Integer.BYTES;
         }

@@ -1,0 +1,126 @@
+package millrace.streams;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import millrace.engine.FinishReason;
+import millrace.engine.Generation;
+import millrace.engine.GenerationListener;
+import millrace.engine.GenerationRequest;
+import millrace.engine.GenerationResult;
+import millrace.engine.InvalidRequestException;
+import millrace.engine.ModelCard;
+import millrace.engine.PreparedPrompt;
+import millrace.engine.PromptInput;
+import millrace.engine.TextEngine;
+import millrace.engine.Timings;
+import millrace.engine.Transcript;
+import millrace.engine.Usage;
+
+/// An engine that ends a generation when the test says so, on the test's thread. Tokens are the bytes of the text.
+final class ScriptedEngine implements TextEngine {
+    static final String MODEL = "scripted";
+    static final String MODEL_DIGEST = "sha256:" + "ab".repeat(32);
+    private static final int MAX_CONTEXT = 1 << 16;
+
+    /// A submitted prompt.
+    static final class Job {
+        final PreparedPrompt prompt;
+        final GenerationListener listener;
+        boolean cancelled;
+
+        private Job(PreparedPrompt prompt, GenerationListener listener) {
+            this.prompt = prompt;
+            this.listener = listener;
+        }
+
+        String id() {
+            return prompt.request().id();
+        }
+    }
+
+    /// Every prompt that was ever submitted, in order.
+    final List<Job> submitted = new ArrayList<>();
+    final List<Job> waiting = new ArrayList<>();
+
+    @Override
+    public ModelCard card() {
+        return new ModelCard(MODEL, "Scripted", MODEL_DIGEST, List.of(), "cd".repeat(32), "ef".repeat(32), "none", 0, 256,
+                MAX_CONTEXT, "none", "scripted", "none", 0, 0, 0, "1.0 " + "12".repeat(32), "scripted/v1");
+    }
+
+    @Override
+    public PreparedPrompt prepare(GenerationRequest request) {
+        String text = switch (request.input()) {
+            case PromptInput.Text raw -> raw.text();
+            case PromptInput.Messages chat -> chat.messages().getLast().content();
+            case PromptInput.TokenIds ids -> ids.ids().toString();
+        };
+        if (text.isBlank()) {
+            throw new InvalidRequestException("PROMPT_EMPTY", "prompt: expected at least one token, got none");
+        }
+        return new PreparedPrompt(request, text, new int[text.getBytes(StandardCharsets.UTF_8).length]);
+    }
+
+    @Override
+    public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
+        Job job = new Job(prompt, listener);
+        submitted.add(job);
+        waiting.add(job);
+        return () -> job.cancelled = true;
+    }
+
+    @Override
+    public int load() {
+        return waiting.size();
+    }
+
+    /// The ids of what was submitted, in order.
+    List<String> submittedIds() {
+        return submitted.stream().map(Job::id).toList();
+    }
+
+    /// Ends everything that waits, oldest first.
+    void answerAll() {
+        while (!waiting.isEmpty()) {
+            answer(waiting.getFirst().id());
+        }
+    }
+
+    /// Ends the oldest waiting prompt of this id with the answer that [#answerTo] gives.
+    void answer(String id) {
+        Job job = job(id);
+        end(id, answerTo(job.prompt));
+    }
+
+    void end(String id, GenerationResult result) {
+        Job job = job(id);
+        waiting.remove(job);
+        job.listener.onEnd(result);
+    }
+
+    private Job job(String id) {
+        return waiting.stream().filter(j -> j.id().equals(id)).findFirst().orElseThrow();
+    }
+
+    /// A pure function of the prompt, like a real completion.
+    static GenerationResult answerTo(PreparedPrompt prompt) {
+        return text(prompt, "answer to " + prompt.text());
+    }
+
+    static GenerationResult text(PreparedPrompt prompt, String text) {
+        Usage usage = new Usage(prompt.ids().length, 3, 0);
+        Timings timings = new Timings(1_000_000, 2_000_000, 3_000_000);
+        return new GenerationResult(
+                text, List.of(7, 8, (int) (prompt.request().sampling().seed() & 0xff)), FinishReason.STOP, usage, timings,
+                null, null, new Transcript(2, true, 0));
+    }
+
+    static GenerationResult failed(String code, String message) {
+        return new GenerationResult("", List.of(), FinishReason.FAILED, new Usage(1, 0, 0), Timings.NONE, code, message,
+                Transcript.NONE);
+    }
+
+    @Override
+    public void close() {}
+}

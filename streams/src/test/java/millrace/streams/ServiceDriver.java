@@ -1,0 +1,221 @@
+package millrace.streams;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.security.SecureRandom;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.UUID;
+import millrace.integrity.CompletionMatcher;
+import millrace.integrity.LogVerifier;
+import millrace.integrity.NoteSigner;
+import millrace.integrity.Verdict;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.CheckpointRecord;
+import millrace.schemas.Completion;
+import millrace.schemas.Prompt;
+import millrace.streams.registry.AvroDecoder;
+import millrace.streams.registry.AvroEncoder;
+import millrace.streams.registry.AvroSerdeConfig;
+import millrace.streams.registry.SchemaRegistryClient;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.TestInputTopic;
+import org.apache.kafka.streams.TestOutputTopic;
+import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.test.TestRecord;
+import org.jspecify.annotations.Nullable;
+
+/// The whole topology under Kafka's test driver, with a scripted engine, a registry in memory and a clock that stands.
+///
+/// Everything that came out is kept, so that the log as a whole can be verified at the end of every test.
+final class ServiceDriver implements AutoCloseable {
+    final TestClock clock = new TestClock();
+    final ScriptedEngine engine = new ScriptedEngine();
+    final SimpleMeterRegistry meters = new SimpleMeterRegistry();
+    final NoteSigner signer = NoteSigner.generate("millrace.test", new SecureRandom());
+    final ServiceConfig config;
+    final List<TestRecord<byte[], byte[]>> completions = new ArrayList<>();
+    final List<TestRecord<byte[], byte[]>> leaves = new ArrayList<>();
+    final List<TestRecord<byte[], byte[]>> checkpoints = new ArrayList<>();
+    final List<TestRecord<byte[], byte[]>> deadLetters = new ArrayList<>();
+    int engineFailures;
+
+    private final SchemaRegistryClient registry;
+    private final AvroEncoder<Prompt> prompts;
+    private final AvroDecoder<Completion> completionReader;
+    private final AvroDecoder<AttestationRecord> leafReader;
+    private final AvroDecoder<CheckpointRecord> checkpointReader;
+    private final RegistryPromptDecoder decoder;
+    private final TopologyTestDriver driver;
+    private final TestInputTopic<byte[], byte[]> input;
+    private final Map<String, TestOutputTopic<byte[], byte[]>> outputs = new HashMap<>();
+
+    ServiceDriver(Path directory, Map<String, String> settings) {
+        this(directory, settings, partition -> Optional.empty(), Duration.ofMillis(1));
+    }
+
+    ServiceDriver(Path directory, Map<String, String> settings, AuditTail tail, Duration patience) {
+        Map<String, String> all = new HashMap<>(Map.of(
+                "kafka.bootstrap.servers", "nowhere:1", "schema.registry.url", "mock://" + UUID.randomUUID(),
+                "state.dir", directory.toString(), "topics.partitions", "1", "store.type", "memory"));
+        all.putAll(settings);
+        config = ServiceConfig.of(all);
+        registry = SchemaRegistryClient.open(config.registry());
+        AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
+        prompts = AvroEncoder.open(registry, Prompt.class, "llm.prompts-value", serde);
+        completionReader = new AvroDecoder<>(registry, Completion.class);
+        leafReader = new AvroDecoder<>(registry, AttestationRecord.class);
+        checkpointReader = new AvroDecoder<>(registry, CheckpointRecord.class);
+        AttestProcessor.Encoders encoders = new AttestProcessor.Encoders(
+                AvroEncoder.open(registry, Completion.class, "llm.completions-value", serde),
+                AvroEncoder.open(registry, AttestationRecord.class, "llm.audit-value", serde).schemaId(),
+                AvroEncoder.open(registry, CheckpointRecord.class, "llm.audit.checkpoints-value", serde));
+        decoder = new RegistryPromptDecoder(new AvroDecoder<>(registry, Prompt.class));
+        ServiceMetrics metrics = new ServiceMetrics(meters);
+        InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
+                engine, decoder, Intake.Limits.of(config), new WakeableClients(), metrics, () -> engineFailures++, clock, config);
+        AttestProcessor.Shared attest = new AttestProcessor.Shared(
+                new Attestations(engine.card(), config, "instance-1", signer), new Completions(engine.card()), encoders, signer,
+                tail, patience, "millrace.test", "cluster-1", metrics, clock, new SecureRandom(), config);
+        Properties properties = new Properties();
+        properties.put("application.id", "driver-" + UUID.randomUUID());
+        properties.put("state.dir", directory.toString());
+        properties.put("processing.guarantee", "exactly_once_v2");
+        driver = new TopologyTestDriver(
+                InferenceTopology.build(config, inference, attest), properties, Instant.ofEpochMilli(clock.millis()));
+        input = driver.createInputTopic("llm.prompts", new ByteArraySerializer(), new ByteArraySerializer());
+        for (String topic : List.of("llm.completions", "llm.audit", "llm.audit.checkpoints", "llm.dlq")) {
+            outputs.put(topic, driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer()));
+        }
+    }
+
+    static Prompt.Builder prompt(String id, String text) {
+        return Prompt.newBuilder().setRequestId(id).setPrompt(text);
+    }
+
+    byte[] encode(Prompt prompt) {
+        return prompts.encode(prompt);
+    }
+
+    int completionSchemaId() {
+        return registry.register("llm.completions-value", Completion.getClassSchema());
+    }
+
+    /// Produces a prompt keyed by its id.
+    void send(Prompt prompt) {
+        send(prompt, new RecordHeaders());
+    }
+
+    void send(Prompt prompt, Headers headers) {
+        sendRaw(prompt.getRequestId().getBytes(StandardCharsets.UTF_8), encode(prompt), headers);
+    }
+
+    void sendRaw(byte @Nullable [] key, byte @Nullable [] value, Headers headers) {
+        input.pipeInput(new TestRecord<>(key, value, headers, clock.millis()));
+        collect();
+    }
+
+    /// Lets the stream thread run one turn.
+    void turn() {
+        driver.advanceWallClockTime(Duration.ofMillis(1));
+        collect();
+    }
+
+    /// Ends every waiting generation and lets the stream thread hand the results on.
+    void answerAll() {
+        engine.answerAll();
+        turn();
+    }
+
+    void pass(long ms) {
+        clock.advance(ms);
+        driver.advanceWallClockTime(Duration.ofMillis(ms));
+        collect();
+    }
+
+    private void collect() {
+        completions.addAll(outputs.get("llm.completions").readRecordsToList());
+        leaves.addAll(outputs.get("llm.audit").readRecordsToList());
+        checkpoints.addAll(outputs.get("llm.audit.checkpoints").readRecordsToList());
+        deadLetters.addAll(outputs.get("llm.dlq").readRecordsToList());
+    }
+
+    List<Completion> readCompletions() {
+        return completions.stream().map(record -> completionReader.decode(record.value())).toList();
+    }
+
+    Completion completion(int index) {
+        return completionReader.decode(completions.get(index).value());
+    }
+
+    AttestationRecord leaf(int index) {
+        return leafReader.decode(leaves.get(index).value());
+    }
+
+    CheckpointRecord checkpoint(int index) {
+        return checkpointReader.decode(checkpoints.get(index).value());
+    }
+
+    /// How many prompts are pending.
+    int pending() {
+        KeyValueStore<Bytes, byte[]> store = driver.getKeyValueStore(InferenceProcessor.PENDING_STORE);
+        int count = 0;
+        try (var all = store.all()) {
+            while (all.hasNext()) {
+                all.next();
+                count++;
+            }
+        }
+        return count;
+    }
+
+    double counter(String name, String... tags) {
+        return meters.counter(name, tags).count();
+    }
+
+    /// Verifies what came out as an outside auditor would: sequence, chain, hashes, roots, signatures, completions.
+    void verify() {
+        pass(config.number("audit.checkpoint.interval.ms"));
+        LogVerifier log = new LogVerifier("llm.audit", List.of(signer.verifier()), registry::byId);
+        log.expecting("millrace.test", "cluster-1");
+        CompletionMatcher matcher = new CompletionMatcher("llm.completions", registry::byId);
+        for (int i = 0; i < leaves.size(); i++) {
+            LogVerifier.Checked checked = log.leaf(0, i, leaves.get(i).value());
+            assertThat(log.violation()).isNull();
+            assertThat(checked).isNotNull();
+            matcher.leaf(checked);
+        }
+        for (int i = 0; i < completions.size(); i++) {
+            matcher.completion(new Verdict.Place("llm.completions", 0, i), completions.get(i).value(), null);
+        }
+        for (int i = 0; i < checkpoints.size(); i++) {
+            log.checkpoint(new Verdict.Place("llm.audit.checkpoints", 0, i), checkpoints.get(i).value());
+        }
+        assertThat(log.violation()).isNull();
+        assertThat(matcher.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        if (!leaves.isEmpty()) {
+            assertThat(log.verdict()).isEqualTo(Verdict.VERIFIED);
+        }
+    }
+
+    @Override
+    public void close() {
+        driver.close();
+        decoder.close();
+        registry.close();
+    }
+}
