@@ -5,7 +5,8 @@ import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
 
 /// How a generation of models wants a conversation written; built in as code, no template is ever executed.
-public sealed interface ChatFormat permits GlmFormat, KimiFormat, ChatMlFormat, Llama3Format, NoChatFormat {
+public sealed interface ChatFormat
+        permits GlmFormat, KimiFormat, ChatMlFormat, Llama3Format, DeepSeekFormat, NoChatFormat {
     /// The stable name, for example `glm-4.5`.
     String id();
 

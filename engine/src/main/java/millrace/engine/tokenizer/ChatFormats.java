@@ -27,6 +27,7 @@ import org.jspecify.annotations.Nullable;
 /// |                         | neither `tool` nor `<think>`                       | `chatml`           |
 /// | `<|start_header_id|>`   | `Cutting Knowledge Date`                           | `llama3.1`         |
 /// |                         | no `tool`                                          | `llama3`           |
+/// | `<｜Assistant｜>`         | no `think`                                         | `deepseek-v3`      |
 ///
 /// The first line that holds counts. What no line describes has no chat format: it serves texts and token ids only.
 public final class ChatFormats {
@@ -46,6 +47,7 @@ public final class ChatFormats {
         all.addAll(List.of(KimiFormat.values()));
         all.addAll(List.of(ChatMlFormat.values()));
         all.addAll(List.of(Llama3Format.values()));
+        all.addAll(List.of(DeepSeekFormat.values()));
         return List.copyOf(all);
     }
 
@@ -114,6 +116,8 @@ public final class ChatFormats {
             format = chatMl(template);
         } else if (template.contains("<|start_header_id|>")) {
             format = llama(template);
+        } else if (template.contains(DeepSeekFormat.ASSISTANT) && !template.contains("think")) {
+            format = DeepSeekFormat.V3;
         }
         String digest = Hashes.sha256(template).substring(0, 16);
         return format != null ? format : new NoChatFormat("an unknown chat template (SHA-256 " + digest + "…)");

@@ -10,6 +10,9 @@ import com.fasterxml.jackson.core.exc.StreamConstraintsException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
 import millrace.engine.InvalidModelException;
 import org.jspecify.annotations.Nullable;
 
@@ -47,7 +50,7 @@ final class Json {
                     "TOK_LIMIT",
                     "%s: size: expected at most %d bytes, got %d".formatted(file, MAX_FILE_BYTES, bytes.length));
         }
-        try (JsonParser parser = MAPPER.createParser(bytes)) {
+        try (JsonParser parser = MAPPER.createParser(text(file, bytes))) {
             T result = reader.read(parser);
             if (parser.nextToken() != null) {
                 throw new InvalidModelException("TOK_INVALID", file + ": JSON: expected one value, got more after it");
@@ -62,6 +65,15 @@ final class Json {
             String message = e instanceof JacksonException j ? j.getOriginalMessage() : e.getMessage();
             throw new InvalidModelException(
                     "TOK_INVALID", "%s: JSON: expected well-formed JSON, got: %s".formatted(file, message), e);
+        }
+    }
+
+    private static String text(String file, byte[] bytes) {
+        try {
+            return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
+        } catch (CharacterCodingException e) {
+            throw new InvalidModelException(
+                    "TOK_INVALID", file + ": expected UTF-8, got other bytes; is the file complete?", e);
         }
     }
 

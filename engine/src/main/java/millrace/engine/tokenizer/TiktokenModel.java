@@ -14,6 +14,9 @@ import millrace.engine.InvalidModelException;
 ///
 /// The rank is id and priority in one: of two neighbours, the pair whose bytes together have the lowest rank merges
 /// first. The 256 ids after the last rank are special; tokenizer_config.json names some of them.
+///
+/// Kimi's own code cuts texts above 400,000 characters, and runs above 25,000 characters with or without white space,
+/// before it splits them. Here a text is one, whatever its length, so that ids differ around such cuts.
 final class TiktokenModel {
     static final String FILE = "tiktoken.model";
     private static final int MAX_BYTES = 64 << 20;

@@ -40,7 +40,7 @@ record TokenizerConfig(
         Set<String> eos = new LinkedHashSet<>();
         JsonNode eosToken = root.path("eos_token");
         eosToken = eosToken.isObject() ? eosToken.path("content") : eosToken;
-        if (eosToken.isTextual()) {
+        if (eosToken.isTextual() && Utf8.loneSurrogate(eosToken.asText()) < 0) {
             eos.add(eosToken.asText());
         }
         return new TokenizerConfig(added, eos, template(root.path("chat_template")));

@@ -1,6 +1,7 @@
 package millrace.engine.tokenizer;
 
 import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
 import java.util.Map;
 import millrace.engine.InvalidModelException;
 import org.jspecify.annotations.Nullable;
@@ -16,7 +17,7 @@ final class Vocabulary {
     /// @param ids byte sequences that merging may reach
     /// @param unreachable tokens that have an id and bytes, and that merging never forms
     Vocabulary(String where, Map<String, Integer> ids, Map<Integer, byte[]> unreachable) {
-        this.ids = Map.copyOf(ids);
+        this.ids = new HashMap<>(ids);
         int size = 0;
         for (int id : ids.values()) {
             size = Math.max(size, id + 1);

@@ -15,6 +15,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 class BpeTokenizerTest {
+    /// Half a second on an idle machine; quadratic work would take hours.
+    private static final Duration LIMIT = Duration.ofSeconds(15);
+
     private static final List<Tokenizer> BOTH = List.of(Samples.glm(), Samples.kimi());
     private static final String[] PIECES = {
         "a", "the ", " ", "\n", "\r\n", "\u00a0", "\u3000", "7", "12345", "é", "e\u0301", "世界", "한국어", "नमस्ते",
@@ -185,7 +188,7 @@ class BpeTokenizerTest {
     }
 
     @Test
-    @Timeout(20)
+    @Timeout(120)
     void staysFastOnAMegabyteOfAnything() {
         List<String> texts = new ArrayList<>();
         for (String unit : List.of("a", " ", "Aa")) {
@@ -198,14 +201,14 @@ class BpeTokenizerTest {
             for (String text : texts) {
                 long start = System.nanoTime();
                 int[] ids = tokenizer.encode(text, true);
-                assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(Duration.ofSeconds(2));
+                assertThat(Duration.ofNanos(System.nanoTime() - start)).isLessThan(LIMIT);
                 assertThat(tokenizer.decode(ids)).isEqualTo(text);
             }
         }
     }
 
     @Test
-    @Timeout(20)
+    @Timeout(120)
     void normalizesAlternatingMarksInBoundedTime() {
         String text = "\u0301\u0316".repeat(1 << 18);
         assertThat(Nfc.normalize(text)).hasSize(1 << 19);

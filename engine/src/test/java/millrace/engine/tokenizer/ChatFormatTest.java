@@ -217,6 +217,24 @@ class ChatFormatTest {
     }
 
     @Test
+    void rendersDeepSeek() {
+        assertThat(render(
+                        "deepseek-v3",
+                        ChatOptions.DEFAULT,
+                        ChatMessage.of("system", "S1"),
+                        user("Q1"),
+                        assistant("A1", "R1"),
+                        ChatMessage.of("system", "S2"),
+                        user("Q2")))
+                .isEqualTo("<｜begin▁of▁sentence｜>S1\n\nS2<｜User｜>Q1<｜Assistant｜>A1<｜end▁of▁sentence｜><｜User｜>Q2"
+                        + "<｜Assistant｜>");
+        refused(
+                "TOOLS_INVALID",
+                "messages[1].role: expected no tool in deepseek-v3, got tool",
+                () -> render("deepseek-v3", ChatOptions.DEFAULT, user("Q"), tool("x", null, null)));
+    }
+
+    @Test
     void rendersLlama() {
         assertThat(render("llama3", ChatOptions.DEFAULT, user(" Q\n"), assistant("A", null)))
                 .isEqualTo("<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nQ<|eot_id|>"
@@ -237,13 +255,23 @@ class ChatFormatTest {
                 if (format.markers().stream().anyMatch(marker -> tokenizer.special(marker) == null)) {
                     continue;
                 }
-                List<ChatMessage> good = List.of(user("x"), assistant("x", null), tool("x", null, "x"), user("x"));
-                List<ChatMessage> bad = List.of(user(evil), assistant(evil, null), tool(evil, null, evil), user(evil));
-                assertThat(added(format.render(bad, ChatOptions.DEFAULT, tokenizer), tokenizer))
+                assertThat(added(format.render(saying(evil, id), ChatOptions.DEFAULT, tokenizer), tokenizer))
                         .as(id)
-                        .isEqualTo(added(format.render(good, ChatOptions.DEFAULT, tokenizer), tokenizer));
+                        .isEqualTo(added(format.render(saying("x", id), ChatOptions.DEFAULT, tokenizer), tokenizer));
             }
         }
+    }
+
+    private static List<ChatMessage> saying(String text, String formatId) {
+        ChatMessage answer =
+                new ChatMessage(formatId.equals("deepseek-v3") ? "user" : "tool", text, null, text, text, List.of());
+        return List.of(
+                ChatMessage.of("system", text),
+                new ChatMessage("user", text, null, text, null, List.of()),
+                assistant(text, text),
+                user(text),
+                assistant(text, text),
+                answer);
     }
 
     private static int[] added(Rendered rendered, Tokenizer tokenizer) {
@@ -353,7 +381,7 @@ class ChatFormatTest {
                 .isInstanceOf(InvalidModelException.class)
                 .hasMessage("chatFormat: expected one of glm-plain, glm-4.5, glm-4.7, glm-5, kimi-plain, kimi-k2-early,"
                         + " kimi-k2, kimi-k2-thinking, kimi-k2.5, kimi-k2.7, chatml, qwen2, qwen2.5, qwen3, llama3,"
-                        + " llama3.1, got \"llama9\"")
+                        + " llama3.1, deepseek-v3, got \"llama9\"")
                 .extracting(e -> ((EngineException) e).code())
                 .isEqualTo("TPL_UNKNOWN");
     }
@@ -402,6 +430,8 @@ class ChatFormatTest {
                 "<:start_header_id:> Cutting Knowledge Date tools | llama3.1",
                 "<:start_header_id:> | llama3",
                 "<:start_header_id:> tools | none",
+                "{{'<｜Assistant｜>'}} | deepseek-v3",
+                "{{'<｜Assistant｜><think>'}} | none",
                 "[INST] | none"
             })
     void recognisesTemplatesByTheirWords(String template, String id) {

@@ -26,12 +26,16 @@ final class Samples {
         }
     }
 
-    static String text(String name) {
+    static byte[] required(String name) {
         byte[] bytes = bytes(name);
         if (bytes == null) {
             throw new IllegalArgumentException(name);
         }
-        return new String(bytes, StandardCharsets.UTF_8);
+        return bytes;
+    }
+
+    static String text(String name) {
+        return new String(required(name), StandardCharsets.UTF_8);
     }
 
     static TokenizerFiles files(String model) {

@@ -146,6 +146,20 @@ class TokenizerRefusalTest {
     }
 
     @Test
+    void refusesALoneSurrogateInTheVocabulary() {
+        byte[] file = Samples.tokenizerJson(SPLIT, ",\"PLACE\":256", "", "", "");
+        byte[] encodedSurrogate = new String(file, StandardCharsets.ISO_8859_1)
+                .replace("PLACE", "\u00ed\u00b0\u0080")
+                .getBytes(StandardCharsets.ISO_8859_1);
+        refused(
+                "TOK_INVALID",
+                "tokenizer.json: expected UTF-8, got other bytes; is the file complete?",
+                () -> Samples.load(encodedSurrogate));
+        assertThatThrownBy(() -> Samples.load(Samples.tokenizerJson(SPLIT, ",\"\\ud800\":256", "", "", "")))
+                .hasMessageStartingWith("tokenizer.json: JSON: expected well-formed JSON, got: Broken surrogate pair");
+    }
+
+    @Test
     void refusesBrokenMerges() {
         refusedJson(
                 "TOK_INVALID",

@@ -29,21 +29,21 @@ class TypeScriptToolsTest {
             "type":"object","required":["city"],"properties":{"unit":{"type":"string","enum":["c","f"],"default":"c"},
             "days":{"type":"integer","minimum":1},"city":{"type":"string","description":"City"}}}}}]\
             """)).isEqualTo("""
-                    # Tools
+                # Tools
 
-                    ## functions
-                    namespace functions {
-                    // Get weather
-                    type get_weather = (_: {
-                      // City
-                      city: string,
-                      // minimum: 1
-                      days?: number,
-                      // Default: "c"
-                      unit?: "c" | "f"
-                    }) => any;
-                    }
-                    """);
+                ## functions
+                namespace functions {
+                // Get weather
+                type get_weather = (_: {
+                  // City
+                  city: string,
+                  // minimum: 1
+                  days?: number,
+                  // Default: "c"
+                  unit?: "c" | "f"
+                }) => any;
+                }
+                """);
     }
 
     @Test
@@ -61,32 +61,32 @@ class TypeScriptToolsTest {
             "i":{"type":"object"},
             "j":{"type":"string","pattern":"^a","maxLength":3,"minLength":1,"default":{"z":1,"y":"é"}}}}\
             """)).isEqualTo("""
-                    type f = (_: {
-                      // maxItems: 2, minItems: 1
-                      a?: Array<string>,
-                      b?: Array<
-                        // one
+                type f = (_: {
+                  // maxItems: 2, minItems: 1
+                  a?: Array<string>,
+                  b?: Array<
+                    // one
 
-                        // two
-                        // maximum: 1.5
-                        number
-                      >,
-                      c?: string | null | any | null | any,
-                      d?: number | null | {} | Array<any>,
-                      e?: "x" | 1 | 1.0 | True | None,
-                      f?: {
-                        // Default: True
-                        g?: boolean,
-                        [k: string]: number
-                      },
-                      h?: Array<any>,
-                      i?: {},
-                      // maxLength: 3, minLength: 1, pattern: ^a
-                      // Default: {"y": "é", "z": 1}
-                      j?: string,
-                      [k: string]: never
-                    }) => any;\
-                    """);
+                    // two
+                    // maximum: 1.5
+                    number
+                  >,
+                  c?: string | null | any | null | any,
+                  d?: number | null | {} | Array<any>,
+                  e?: "x" | 1 | 1.0 | True | None,
+                  f?: {
+                    // Default: True
+                    g?: boolean,
+                    [k: string]: number
+                  },
+                  h?: Array<any>,
+                  i?: {},
+                  // maxLength: 3, minLength: 1, pattern: ^a
+                  // Default: {"y": "é", "z": 1}
+                  j?: string,
+                  [k: string]: never
+                }) => any;\
+                """);
     }
 
     @Test
@@ -96,14 +96,14 @@ class TypeScriptToolsTest {
             "$defs":{"Node":{"type":"object","description":"A node","properties":{
             "next":{"$ref":"#/$defs/Node"}}}}}\
             """)).isEqualTo("""
-                    // A node
-                    interface Node {
-                      next?: Node
-                    }
-                    type f = (_: {
-                      n: Node
-                    }) => any;\
-                    """);
+                // A node
+                interface Node {
+                  next?: Node
+                }
+                type f = (_: {
+                  n: Node
+                }) => any;\
+                """);
         assertThat(parameters("{\"type\":\"object\",\"properties\":{\"more\":{\"$ref\":\"#\"}}}"))
                 .isEqualTo("interface parameters {\n  more?: parameters\n}\ntype f = (_: parameters) => any;");
     }
@@ -131,10 +131,9 @@ class TypeScriptToolsTest {
                 "{\"type\":\"object\",\"properties\":[]}",
                 "{\"type\":\"object\",\"$defs\":[]}",
                 "\"x\"")) {
-            assertThat(declare(
-                            "[{\"type\":\"function\",\"function\":{\"name\":\"f\","
-                                    + "\"parameters\":{\"properties\":{\"x\":"
-                                    + schema + "}}}}]"))
+            assertThat(declare("[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+                            + "\"parameters\":{\"properties\":{\"x\":"
+                            + schema + "}}}}]"))
                     .as(schema)
                     .startsWith("[{\"function\":{\"name\":\"f\"");
         }
