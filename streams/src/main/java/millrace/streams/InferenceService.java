@@ -61,6 +61,7 @@ public final class InferenceService implements AutoCloseable {
     private WakeableClients clients = new WakeableClients();
     private AttestProcessor.Shared attest;
     private RegistryPromptDecoder decoder;
+    private @Nullable KafkaStreamsMetrics streamsMetrics;
     private String instanceId = "";
     private int healthPort = -1;
     private volatile boolean stopping;
@@ -196,8 +197,11 @@ public final class InferenceService implements AutoCloseable {
             }
         });
         streams.set(next);
-        KafkaStreamsMetrics binder = new KafkaStreamsMetrics(next);
-        binder.bindTo(meters);
+        if (streamsMetrics != null) {
+            streamsMetrics.close();
+        }
+        streamsMetrics = own(new KafkaStreamsMetrics(next));
+        streamsMetrics.bindTo(meters);
         next.start();
     }
 
