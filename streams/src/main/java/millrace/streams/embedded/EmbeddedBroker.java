@@ -302,7 +302,7 @@ public final class EmbeddedBroker implements AutoCloseable {
         });
         Exit.setExitProcedure((status, message) -> {
             LOG.error("embedded broker: fatal fault, the process exits with status {}: {}", status, message);
-            System.exit(status);
+            Runtime.getRuntime().exit(status);
         });
     }
 
