@@ -88,7 +88,8 @@ final class AuditLog {
                     + " start once with -D audit.epoch.new=true, which begins a new epoch and says so in the log");
         }
         Origin before = last == null ? state.origin() : Origin.parse(last.origin());
-        Digest root = state.size() == 0 ? Digest.ZERO : state.frontier().root();
+        // The root of the leaves in the topic is not known here: the state belongs to other leaves.
+        Digest root = last == null ? state.frontier().root() : Digest.ZERO;
         previous = new PreviousLog(before.text(), last == null ? state.size() : last.seq() + 1, root.toHash(), "STATE_LOST");
         state = TreeState.start(before.nextEpoch());
         LOG.warn("audit partition {}: began epoch {} after {} (state had {})", before.partition(), state.epoch(), found, kept);
