@@ -61,14 +61,32 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
 
     private record Ended(long offset, GenerationResult result) {}
 
+    /// How far a prompt has come when it is admitted.
+    private enum Stage {
+        /// It has just been read from the topic.
+        NEW,
+        /// It is in the store, and not yet checked against earlier prompts: its schema is not known.
+        KEPT,
+        /// It is in the store and has passed every check.
+        ADMITTED
+    }
+
+    private record Unread(Source source, Stage stage) {}
+
+    /// From `init` to `close`: Kafka Streams may close a task and initialize the same instance again, and results of
+    /// before must not reach it.
+    private static final class Life {
+        final Queue<Ended> ended = new ConcurrentLinkedQueue<>();
+        volatile boolean over;
+    }
+
     private final Shared shared;
     private final Intake intake;
-    private final Queue<Ended> ended = new ConcurrentLinkedQueue<>();
     private final Map<Long, Work> inFlight = new HashMap<>();
     private final Map<Long, Generation> generations = new HashMap<>();
     private final ArrayDeque<Work> batch = new ArrayDeque<>();
     /// Pending prompts whose schema the registry could not be asked for, oldest first.
-    private final ArrayDeque<Source> unread = new ArrayDeque<>();
+    private final ArrayDeque<Unread> unread = new ArrayDeque<>();
     private final List<Outcome> outcomes = new ArrayList<>();
     private final int holdAt;
     private final int batchSize;
@@ -82,7 +100,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
     private CommitPace commits;
     private long batchSinceNanos;
     private long retryUnreadAtNanos;
-    private volatile boolean closed;
+    private Life life;
 
     @SuppressWarnings("NullAway.Init") // init() runs before any record
     InferenceProcessor(Shared shared) {
@@ -97,6 +115,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
     @Override
     public void init(ProcessorContext<byte[], List<Outcome>> context) {
         this.context = context;
+        life = new Life();
         pending = context.getStateStore(PENDING_STORE);
         seen = context.getStateStore(SEEN_STORE);
         poll = shared.clients().ofCurrentThread();
@@ -116,7 +135,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
                 Source source = new Source(
                         shared.config().string("topics.prompts"), context.taskId().partition(),
                         PendingPrompt.offset(entry.key.get()), prompt.timestampMs(), prompt.key(), prompt.value(), prompt.headers());
-                admit(source, prompt.admitted());
+                admit(source, prompt.admitted() ? Stage.ADMITTED : Stage.KEPT);
                 resumed++;
             }
         }
@@ -132,12 +151,12 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         Source source = new Source(
                 at.topic(), at.partition(), at.offset(), record.timestamp(), record.key(), record.value(), record.headers());
         shared.metrics().received();
-        admit(source, false);
+        admit(source, Stage.NEW);
         turn();
     }
 
     /// Reads, checks and queues one prompt; whatever keeps it from the engine becomes an outcome.
-    private void admit(Source source, boolean resumed) {
+    private void admit(Source source, Stage stage) {
         Prompt prompt;
         try {
             prompt = shared.decoder().decode(source);
@@ -150,13 +169,15 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
                         + shared.limits().maxBytes() + " bytes (intake.max.bytes), got " + source.bytes()));
                 return;
             }
-            keep(source, false);
-            unread.add(source);
+            if (stage == Stage.NEW) {
+                keep(source, false);
+            }
+            unread.add(new Unread(source, stage == Stage.NEW ? Stage.KEPT : stage));
             retryUnreadAtNanos = System.nanoTime() + RETRY_UNREAD_NANOS;
             return;
         }
         Intake.Refusal refusal = intake.checkIdentity(prompt, source);
-        if (refusal == null && !resumed) {
+        if (refusal == null && stage != Stage.ADMITTED) {
             byte[] digest = bodyDigest(prompt);
             byte[] earlier = seenBefore(prompt);
             if (earlier != null && Arrays.equals(earlier, digest)) {
@@ -179,7 +200,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         }
         try {
             Work work = new Work(source, prompt, intake.prepare(prompt, source));
-            if (!resumed) {
+            if (stage != Stage.ADMITTED) {
                 keep(source, true);
             }
             inFlight.put(source.offset(), work);
@@ -208,11 +229,11 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         feed();
         drain();
         handOn();
-        int load = shared.engine().load();
+        int load = shared.engine().load() + unread.size();
         if (load >= holdAt) {
-            poll.hold(true);
+            poll.hold(this, true);
         } else if (load <= holdAt * 3 / 4) {
-            poll.hold(false);
+            poll.hold(this, false);
         }
         commits.tick();
     }
@@ -221,9 +242,9 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         if (unread.isEmpty() || System.nanoTime() < retryUnreadAtNanos) {
             return;
         }
-        List<Source> again = new ArrayList<>(unread);
+        List<Unread> again = new ArrayList<>(unread);
         unread.clear();
-        again.forEach(source -> admit(source, false));
+        again.forEach(entry -> admit(entry.source(), entry.stage()));
     }
 
     private void feed() {
@@ -236,11 +257,12 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             return;
         }
         shared.metrics().batch(batch.size());
+        Life now = life;
         for (Work work = batch.poll(); work != null; work = batch.poll()) {
             long offset = work.source().offset();
             generations.put(offset, shared.engine().submit(work.prepared(), result -> {
-                if (!closed) {
-                    ended.add(new Ended(offset, result));
+                if (!now.over) {
+                    now.ended.add(new Ended(offset, result));
                     poll.signal();
                 }
             }));
@@ -248,7 +270,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
     }
 
     private void drain() {
-        for (Ended next = ended.poll(); next != null; next = ended.poll()) {
+        for (Ended next = life.ended.poll(); next != null; next = life.ended.poll()) {
             GenerationResult result = next.result();
             if (result.reason() == FinishReason.FAILED && "ENGINE_FAILED".equals(result.errorCode())) {
                 // Not this prompt's fault: it stays pending for an engine that works.
@@ -313,10 +335,13 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
 
     @Override
     public void close() {
-        closed = true;
+        life.over = true;
+        poll.hold(this, false);
         generations.values().forEach(Generation::cancel);
         generations.clear();
         inFlight.clear();
         batch.clear();
+        unread.clear();
+        outcomes.clear();
     }
 }

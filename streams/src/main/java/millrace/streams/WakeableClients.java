@@ -42,7 +42,6 @@ final class WakeableClients implements KafkaClientSupplier {
     void holdAll() {
         byThread.values().forEach(poll -> {
             poll.stopping = true;
-            poll.hold(true);
             poll.signal();
         });
     }
@@ -56,7 +55,7 @@ final class WakeableClients implements KafkaClientSupplier {
         private boolean inPoll;
         private boolean signalled;
         private boolean woken;
-        private volatile boolean hold;
+        private final Set<Object> holders = new HashSet<>();
         private volatile boolean stopping;
         private volatile long deadlineNanos;
 
@@ -75,9 +74,18 @@ final class WakeableClients implements KafkaClientSupplier {
             }
         }
 
-        /// Whether partitions are held back from the next poll on.
-        void hold(boolean value) {
-            hold = value || stopping;
+        /// Whether `holder` wants partitions to be held back from the next poll on: they are while anyone does. Stream
+        /// thread.
+        void hold(Object holder, boolean value) {
+            if (value) {
+                holders.add(holder);
+            } else {
+                holders.remove(holder);
+            }
+        }
+
+        private boolean holds() {
+            return stopping || !holders.isEmpty();
         }
 
         /// The next poll returns at this time of `System.nanoTime()` at the latest; 0 for no limit. Stream thread.
@@ -144,7 +152,9 @@ final class WakeableClients implements KafkaClientSupplier {
         }
 
         private void holdOrResume(Consumer<byte[], byte[]> consumer) {
-            if (hold) {
+            // A partition that was taken away and given back is no longer paused.
+            pausedByStreams.retainAll(consumer.paused());
+            if (holds()) {
                 Set<TopicPartition> more = new HashSet<>(consumer.assignment());
                 more.removeAll(consumer.paused());
                 if (!more.isEmpty()) {
@@ -167,13 +177,11 @@ final class WakeableClients implements KafkaClientSupplier {
         /// What Streams may really resume now: not what is held back.
         private Collection<TopicPartition> streamsResumes(Collection<TopicPartition> partitions) {
             pausedByStreams.removeAll(partitions);
-            if (!hold) {
+            if (!holds()) {
                 return partitions;
             }
-            List<TopicPartition> free = new ArrayList<>(partitions);
             held.addAll(partitions);
-            free.clear();
-            return free;
+            return List.of();
         }
     }
 
