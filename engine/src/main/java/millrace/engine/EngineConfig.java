@@ -31,6 +31,11 @@ public record EngineConfig(
         return new EngineConfig(model, "auto", KvFormat.BF16, 0, 0, 16, 256, 0, null, null);
     }
 
+    public EngineConfig withModel(Path value) {
+        return new EngineConfig(
+                value, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, chatFormat);
+    }
+
     public EngineConfig withBackend(String value) {
         return new EngineConfig(
                 model, value, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, chatFormat);

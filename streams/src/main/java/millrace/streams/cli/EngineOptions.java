@@ -3,8 +3,10 @@ package millrace.streams.cli;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
+import millrace.engine.TextCodec;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
@@ -24,8 +26,8 @@ final class EngineOptions {
             names = "--model",
             required = true,
             paramLabel = "DIR",
-            description = "Directory with a Hugging Face checkpoint.")
-    @Nullable Path model;
+            description = "Directory with a Hugging Face checkpoint, or glm-tiny or kimi-tiny, which come along.")
+    String model = "";
 
     @Option(names = "--backend", paramLabel = "NAME", description = "auto (default), vector or scalar: the same bits.")
     @Nullable String backend;
@@ -61,11 +63,17 @@ final class EngineOptions {
             description = "Engine setting by the name that the service's configuration has; may be repeated.")
     Map<String, String> settings = new LinkedHashMap<>();
 
-    Path model() {
-        if (model == null) {
-            throw new IllegalStateException("picocli requires --model");
+    /// Opens an engine of this configuration.
+    Engine open(EngineConfig config) {
+        try (LocalModel local = LocalModel.of(model)) {
+            return Engine.open(config.withModel(local.directory()));
         }
-        return model;
+    }
+
+    TextCodec codec() {
+        try (LocalModel local = LocalModel.of(model)) {
+            return TextCodec.open(local.directory(), chatFormat());
+        }
     }
 
     /// The chat format that was asked for, or null to detect it.
@@ -75,7 +83,7 @@ final class EngineOptions {
 
     /// @throws ParameterException for an unknown key or a value out of range
     EngineConfig config() {
-        EngineConfig config = EngineConfig.of(model());
+        EngineConfig config = EngineConfig.of(Path.of(model));
         for (Map.Entry<String, String> setting : settings.entrySet()) {
             config = with(config, setting.getKey(), setting.getValue());
         }

@@ -73,7 +73,7 @@ final class EvalCommand implements Callable<Integer> {
         PrintWriter err = spec.commandLine().getErr();
         long start = System.nanoTime();
         ObjectNode report = JsonLines.mapper().createObjectNode();
-        try (Engine engine = Engine.open(config)) {
+        try (Engine engine = options.open(config)) {
             report.put("model", engine.card().name());
             report.put("model_digest", engine.card().modelDigest());
             report.put("backend", engine.card().backend());

@@ -11,7 +11,6 @@ import java.util.TreeSet;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
-import millrace.engine.Engine;
 import millrace.engine.FinishReason;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
@@ -80,7 +79,7 @@ final class GenerateCommand implements Callable<Integer> {
             err.println("millrace generate: fields without a meaning here are ignored: " + String.join(", ", ignored));
         }
         try (OutputFile file = OutputFile.open(output);
-                TextEngine engine = Engine.open(config)) {
+                TextEngine engine = options.open(config)) {
             Progress progress = new Progress(err, "prompts", lines.size());
             var results = new InOrder<ObjectNode>(
                     Math.max(64, 4 * config.maxBatch()), file::write, () -> progress.show(done.get(), tokens.get()));

@@ -91,7 +91,7 @@ final class LogitsCommand implements Callable<Integer> {
             allIds.add(ids);
         }
         try (OutputFile file = OutputFile.open(output);
-                Engine engine = Engine.open(config)) {
+                Engine engine = options.open(config)) {
             Progress progress = new Progress(err, "sequences", lines.size());
             var results = new InOrder<ObjectNode>(
                     Math.max(32, 2 * config.maxBatch()), file::write, () -> progress.show(done.get(), tokens.get()));

@@ -2,7 +2,6 @@ package millrace.streams.cli;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.PrintWriter;
-import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -49,8 +48,10 @@ final class ModelCommand implements Callable<Integer> {
                 "  millrace model inspect DIR --kv-bytes 8g --json"
             })
     static final class Inspect implements Callable<Integer> {
-        @Parameters(paramLabel = "DIR", description = "Directory with a Hugging Face checkpoint.")
-        @Nullable Path model;
+        @Parameters(
+                paramLabel = "DIR",
+                description = "Directory with a Hugging Face checkpoint, or glm-tiny or kimi-tiny, which come along.")
+        String model = "";
 
         @Option(
                 names = "--kv-bytes",
@@ -73,10 +74,7 @@ final class ModelCommand implements Callable<Integer> {
 
         @Override
         public Integer call() throws Exception {
-            if (model == null) {
-                throw new IllegalStateException("picocli requires DIR");
-            }
-            ModelInspection inspection = ModelInspection.of(model, chatFormat);
+            ModelInspection inspection = inspect();
             PrintWriter out = spec.commandLine().getOut();
             if (json) {
                 out.println(JsonLines.mapper().writeValueAsString(report(inspection)));
@@ -85,6 +83,12 @@ final class ModelCommand implements Callable<Integer> {
             }
             out.flush();
             return 0;
+        }
+
+        private ModelInspection inspect() {
+            try (LocalModel local = LocalModel.of(model)) {
+                return ModelInspection.of(local.directory(), chatFormat);
+            }
         }
 
         private ObjectNode report(ModelInspection model) {

@@ -57,7 +57,7 @@ final class TokenizeCommand implements Callable<Integer> {
     public Integer call() throws Exception {
         options.config();
         List<JsonLines.Line> lines = JsonLines.read(input);
-        TextCodec codec = TextCodec.open(options.model(), options.chatFormat());
+        TextCodec codec = options.codec();
         int bad = 0;
         try (OutputFile file = OutputFile.open(output)) {
             for (JsonLines.Line line : lines) {
