@@ -42,18 +42,27 @@ public final class EmbeddedBroker implements AutoCloseable {
 
     private final KafkaRaftServer server;
     private final FileChannel lock;
-    private final String host;
-    private final int port;
+    private final Address address;
     private final Path directory;
     private final boolean ephemeral;
     private boolean closed;
 
+    /// Where to listen, and what to tell clients; port 0 stands for a free one.
+    private record Address(String host, String advertisedHost, int port) {
+        Address withPort(int port) {
+            return new Address(host, advertisedHost, port);
+        }
+
+        static String of(String host, int port) {
+            return host.indexOf(':') >= 0 ? "[" + host + "]:" + port : host + ":" + port;
+        }
+    }
+
     private EmbeddedBroker(
-            KafkaRaftServer server, FileChannel lock, String host, int port, Path directory, boolean ephemeral) {
+            KafkaRaftServer server, FileChannel lock, Address address, Path directory, boolean ephemeral) {
         this.server = server;
         this.lock = lock;
-        this.host = host;
-        this.port = port;
+        this.address = address;
         this.directory = directory;
         this.ephemeral = ephemeral;
     }
@@ -61,13 +70,19 @@ public final class EmbeddedBroker implements AutoCloseable {
     /// Starts a broker whose data live in `directory`, which is created when missing. `host` is bound and advertised;
     /// port 0 takes a free one. Returns when clients can connect.
     public static EmbeddedBroker start(Path directory, String host, int port) {
-        return open(directory, host, port, false);
+        return start(directory, host, port, host);
+    }
+
+    /// Like [#start], where clients reach the broker by another name than the address it is bound to:
+    /// `host` may be `0.0.0.0`, `advertisedHost` may not.
+    public static EmbeddedBroker start(Path directory, String host, int port, String advertisedHost) {
+        return open(directory, new Address(host, advertisedHost, port), false);
     }
 
     /// Starts a broker in a new temporary directory, deleted on [#close].
     public static EmbeddedBroker ephemeral(String host, int port) {
         try {
-            return open(Files.createTempDirectory("millrace-broker-"), host, port, true);
+            return open(Files.createTempDirectory("millrace-broker-"), new Address(host, host, port), true);
         } catch (IOException e) {
             String message = "embedded broker: cannot create a temporary directory in %s: %s; "
                     + "set java.io.tmpdir to a folder that can be written";
@@ -77,11 +92,11 @@ public final class EmbeddedBroker implements AutoCloseable {
 
     /// Address for clients, `host:port`.
     public String bootstrap() {
-        return host.indexOf(':') >= 0 ? "[" + host + "]:" + port : host + ":" + port;
+        return Address.of(address.advertisedHost, address.port);
     }
 
     public int port() {
-        return port;
+        return address.port;
     }
 
     public Path directory() {
@@ -106,17 +121,22 @@ public final class EmbeddedBroker implements AutoCloseable {
         }
     }
 
-    private static EmbeddedBroker open(Path directory, String host, int port, boolean ephemeral) {
+    private static EmbeddedBroker open(Path directory, Address address, boolean ephemeral) {
         Path root = directory.toAbsolutePath().normalize();
         FileChannel lock = null;
         boolean started = false;
         try {
+            if (address.advertisedHost.equals("0.0.0.0") || address.advertisedHost.equals("::")) {
+                String message = "embedded broker: expected an advertised host that clients can connect to, got \"%s\";"
+                        + " name this machine as clients know it";
+                throw new EmbeddedException("EMBEDDED_START", message.formatted(address.advertisedHost));
+            }
             lock = lock(root);
-            if (port != 0) {
-                requireFree(host, port);
+            if (address.port != 0) {
+                requireFree(address.host, address.port);
             }
             logBeforeHalt();
-            EmbeddedBroker broker = startOnFreePorts(root, lock, host, port, ephemeral);
+            EmbeddedBroker broker = startOnFreePorts(root, lock, address, ephemeral);
             started = true;
             return broker;
         } finally {
@@ -134,25 +154,25 @@ public final class EmbeddedBroker implements AutoCloseable {
     /* Kafka must know its ports before it starts, so a free one is looked up and bound a moment later; another process
      * may take it in between. That is tried again with other ports; a port that was asked for is not. */
     private static EmbeddedBroker startOnFreePorts(
-            Path root, FileChannel lock, String host, int port, boolean ephemeral) {
+            Path root, FileChannel lock, Address wanted, boolean ephemeral) {
         Path data = root.resolve("kafka");
         for (int attempt = 1; ; attempt++) {
-            int clientPort = port != 0 ? port : freePort(host);
+            Address address = wanted.port != 0 ? wanted : wanted.withPort(freePort(wanted.host));
             KafkaRaftServer server = null;
             try {
-                Properties settings = settings(data, host, clientPort, freePort("127.0.0.1"));
+                Properties settings = settings(data, address, freePort("127.0.0.1"));
                 format(data);
                 server = new KafkaRaftServer(new KafkaConfig(settings), Time.SYSTEM);
                 server.startup();
-                return new EmbeddedBroker(server, lock, host, clientPort, root, ephemeral);
+                return new EmbeddedBroker(server, lock, address, root, ephemeral);
             } catch (Exception e) {
                 if (server != null) {
                     stopHalfStarted(server);
                 }
                 boolean portTaken = hasCause(e, BindException.class);
                 if (!portTaken || attempt == START_ATTEMPTS) {
-                    if (portTaken && port != 0) {
-                        throw portTaken(host, port, e);
+                    if (portTaken && wanted.port != 0) {
+                        throw portTaken(wanted.host, wanted.port, e);
                     }
                     String message = "embedded broker: cannot start in %s: %s; if the directory was written by a newer"
                             + " version, use that version or another directory";
@@ -171,14 +191,14 @@ public final class EmbeddedBroker implements AutoCloseable {
         }
     }
 
-    private static Properties settings(Path data, String host, int port, int controllerPort) {
-        String address = host.indexOf(':') >= 0 ? "[" + host + "]:" + port : host + ":" + port;
+    private static Properties settings(Path data, Address address, int controllerPort) {
+        String bound = Address.of(address.host, address.port);
         Properties p = new Properties();
         p.put("process.roles", "broker,controller");
         p.put("node.id", String.valueOf(NODE_ID));
         p.put("controller.quorum.voters", NODE_ID + "@127.0.0.1:" + controllerPort);
-        p.put("listeners", "PLAINTEXT://" + address + ",CONTROLLER://127.0.0.1:" + controllerPort);
-        p.put("advertised.listeners", "PLAINTEXT://" + address);
+        p.put("listeners", "PLAINTEXT://" + bound + ",CONTROLLER://127.0.0.1:" + controllerPort);
+        p.put("advertised.listeners", "PLAINTEXT://" + Address.of(address.advertisedHost, address.port));
         p.put("controller.listener.names", "CONTROLLER");
         p.put("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT");
         p.put("log.dirs", data.toString());

@@ -42,9 +42,9 @@ class EmbeddedBrokerIT {
             port = broker.port();
             assertThat(broker.bootstrap()).isEqualTo("127.0.0.1:" + port);
             try (Admin admin = admin(broker)) {
-                admin.createTopics(List.of(new NewTopic("t", 2, (short) 1))).all().get(10, TimeUnit.SECONDS);
-                assertThat(admin.listTopics().names().get(10, TimeUnit.SECONDS)).containsExactly("t");
-                assertThatThrownBy(() -> admin.describeTopics(List.of("u")).allTopicNames().get(10, TimeUnit.SECONDS))
+                admin.createTopics(List.of(new NewTopic("t", 2, (short) 1))).all().get(30, TimeUnit.SECONDS);
+                assertThat(admin.listTopics().names().get(30, TimeUnit.SECONDS)).containsExactly("t");
+                assertThatThrownBy(() -> admin.describeTopics(List.of("u")).allTopicNames().get(30, TimeUnit.SECONDS))
                         .as("topics are not created by use")
                         .hasCauseInstanceOf(UnknownTopicOrPartitionException.class);
             }
@@ -65,6 +65,19 @@ class EmbeddedBrokerIT {
                     .isEqualTo("00-ab".getBytes(StandardCharsets.UTF_8));
             assertThat(broker.port()).isEqualTo(port);
         }
+    }
+
+    @Test
+    void canBeReachedByAnotherNameThanItsAddress() throws Exception {
+        try (EmbeddedBroker broker = EmbeddedBroker.start(temp, "0.0.0.0", 0, "localhost");
+                Admin admin = admin(broker)) {
+            assertThat(broker.bootstrap()).isEqualTo("localhost:" + broker.port());
+            assertThat(admin.listTopics().names().get(30, TimeUnit.SECONDS)).isEmpty();
+        }
+        assertThatThrownBy(() -> EmbeddedBroker.start(temp, "0.0.0.0", 0))
+                .isInstanceOfSatisfying(EmbeddedException.class, hasCode("EMBEDDED_START"))
+                .hasMessage("embedded broker: expected an advertised host that clients can connect to, got \"0.0.0.0\";"
+                        + " name this machine as clients know it");
     }
 
     @Test
@@ -167,7 +180,7 @@ class EmbeddedBrokerIT {
             TopicPartition partition = new TopicPartition("t", 1);
             consumer.assign(List.of(partition));
             List<ConsumerRecord<String, String>> records = new ArrayList<>();
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
             while (records.size() < count && System.nanoTime() < deadline) {
                 records.addAll(consumer.poll(Duration.ofMillis(200)).records(partition));
             }

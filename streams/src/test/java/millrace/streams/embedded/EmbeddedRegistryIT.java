@@ -65,7 +65,7 @@ class EmbeddedRegistryIT {
 
     private static void roundTrip(EmbeddedBroker broker, EmbeddedRegistry registry) throws Exception {
         try (Admin admin = Admin.create(Map.<String, Object>of("bootstrap.servers", broker.bootstrap()))) {
-            admin.createTopics(List.of(new NewTopic("llm.prompts", 1, (short) 1))).all().get(10, TimeUnit.SECONDS);
+            admin.createTopics(List.of(new NewTopic("llm.prompts", 1, (short) 1))).all().get(30, TimeUnit.SECONDS);
         }
         Prompt prompt = Prompt.newBuilder().setRequestId("r-1").setPrompt("hello").build();
         Map<String, Object> settings = new HashMap<>(Map.of(
@@ -80,7 +80,7 @@ class EmbeddedRegistryIT {
         settings.put("key.deserializer", StringDeserializer.class.getName());
         settings.put("value.deserializer", AvroDeserializer.class.getName());
         try (KafkaProducer<String, Prompt> producer = new KafkaProducer<>(settings)) {
-            producer.send(new ProducerRecord<>("llm.prompts", "k", prompt)).get(10, TimeUnit.SECONDS);
+            producer.send(new ProducerRecord<>("llm.prompts", "k", prompt)).get(30, TimeUnit.SECONDS);
         }
         try (KafkaConsumer<String, Prompt> consumer = new KafkaConsumer<>(settings)) {
             assertThat(read(consumer, "llm.prompts", 1)).extracting(ConsumerRecord::value).containsExactly(prompt);
@@ -99,7 +99,7 @@ class EmbeddedRegistryIT {
         }
         try (Admin admin = Admin.create(Map.<String, Object>of("bootstrap.servers", broker.bootstrap()))) {
             var topic = new ConfigResource(ConfigResource.Type.TOPIC, "_schemas");
-            var config = admin.describeConfigs(List.of(topic)).all().get(10, TimeUnit.SECONDS).get(topic);
+            var config = admin.describeConfigs(List.of(topic)).all().get(30, TimeUnit.SECONDS).get(topic);
             assertThat(config.get("cleanup.policy").value()).isEqualTo("compact");
         }
     }
@@ -109,7 +109,7 @@ class EmbeddedRegistryIT {
         TopicPartition partition = new TopicPartition(topic, 0);
         consumer.assign(List.of(partition));
         List<ConsumerRecord<String, V>> records = new ArrayList<>();
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
         while (records.size() < count && System.nanoTime() < deadline) {
             records.addAll(consumer.poll(Duration.ofMillis(200)).records(partition));
         }

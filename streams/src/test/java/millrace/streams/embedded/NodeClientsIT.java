@@ -84,7 +84,7 @@ class NodeClientsIT {
         try (Admin admin = Admin.create(Map.<String, Object>of("bootstrap.servers", broker.bootstrap()))) {
             List<NewTopic> topics = List.of(
                     new NewTopic("llm.prompts", 1, (short) 1), new NewTopic("llm.completions", 1, (short) 1));
-            admin.createTopics(topics).all().get(10, TimeUnit.SECONDS);
+            admin.createTopics(topics).all().get(30, TimeUnit.SECONDS);
         }
     }
 
@@ -106,7 +106,7 @@ class NodeClientsIT {
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), serde.serializer())) {
             var record = new ProducerRecord<>("llm.completions", "k", completion);
             record.headers().add("traceparent", "00-ab".getBytes(StandardCharsets.UTF_8));
-            producer.send(record).get(10, TimeUnit.SECONDS);
+            producer.send(record).get(30, TimeUnit.SECONDS);
         }
     }
 
@@ -117,7 +117,7 @@ class NodeClientsIT {
         List<Prompt> prompts = new ArrayList<>();
         try (var consumer = new KafkaConsumer<>(settings, new StringDeserializer(), serde.deserializer())) {
             consumer.assign(List.of(new TopicPartition("llm.prompts", 0)));
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
             while (prompts.size() < 2 && System.nanoTime() < deadline) {
                 consumer.poll(Duration.ofMillis(200)).forEach(record -> prompts.add(record.value()));
             }
