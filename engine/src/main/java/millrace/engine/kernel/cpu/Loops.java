@@ -15,8 +15,13 @@ public interface Loops {
     /// `out[r · TILE + 16 p + l] = Σₖ w[16 (firstPanel + p) + l][k] · x[xOffset + r · xStride + k]`.
     ///
     /// @param panels 1 to [#PANELS]
-    /// @param out at least `rows · TILE`; what stands beyond the panels is undefined
+    /// @param out at least [#tileRows] rows; what stands beyond the rows and panels asked for is undefined
     void project(Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out);
+
+    /// Rows that [#project] may write for so many rows of input: a multiple of 4.
+    static int tileRows(int rows) {
+        return (rows + 3) / 4 * 4;
+    }
 
     /// `Σ x[i]²`: partial `l` of 16 takes `i ≡ l mod 16` in ascending order by fma; then the tree.
     ///

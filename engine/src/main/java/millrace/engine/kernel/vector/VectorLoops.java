@@ -49,17 +49,16 @@ public final class VectorLoops implements Loops {
     private static void bf16(
             long w0, long w1, long w2, long w3, float[] x, int from, int stride, int pairs, int rows, float[] out, int o) {
         int r = 0;
-        for (; r + 4 <= rows; r += 4) {
+        for (; r + 3 <= rows; r += 4) {
             int x0 = from + r * stride;
-            Bf16Tiles.four(
-                    w0, w1, w2, w3, x, x0, x0 + stride, x0 + 2 * stride, x0 + 3 * stride, pairs, out, o + r * TILE, TILE);
+            // Three rows go as four: weights are what takes time, and the fourth result is not looked at.
+            int x3 = r + 3 < rows ? x0 + 3 * stride : x0;
+            Bf16Tiles.four(w0, w1, w2, w3, x, x0, x0 + stride, x0 + 2 * stride, x3, pairs, out, o + r * TILE, TILE);
         }
-        if (r + 2 <= rows) {
+        if (r + 2 == rows) {
             int x0 = from + r * stride;
             Bf16Tiles.two(w0, w1, w2, w3, x, x0, x0 + stride, pairs, out, o + r * TILE, TILE);
-            r += 2;
-        }
-        if (r < rows) {
+        } else if (r + 1 == rows) {
             Bf16Tiles.one(w0, w1, w2, w3, x, from + r * stride, pairs, out, o + r * TILE);
         }
     }
@@ -67,17 +66,16 @@ public final class VectorLoops implements Loops {
     private static void f32(
             long w0, long w1, long w2, long w3, float[] x, int from, int stride, int depth, int rows, float[] out, int o) {
         int r = 0;
-        for (; r + 4 <= rows; r += 4) {
+        for (; r + 3 <= rows; r += 4) {
             int x0 = from + r * stride;
-            F32Tiles.four(
-                    w0, w1, w2, w3, x, x0, x0 + stride, x0 + 2 * stride, x0 + 3 * stride, depth, out, o + r * TILE, TILE);
+            // Three rows go as four: weights are what takes time, and the fourth result is not looked at.
+            int x3 = r + 3 < rows ? x0 + 3 * stride : x0;
+            F32Tiles.four(w0, w1, w2, w3, x, x0, x0 + stride, x0 + 2 * stride, x3, depth, out, o + r * TILE, TILE);
         }
-        if (r + 2 <= rows) {
+        if (r + 2 == rows) {
             int x0 = from + r * stride;
             F32Tiles.two(w0, w1, w2, w3, x, x0, x0 + stride, depth, out, o + r * TILE, TILE);
-            r += 2;
-        }
-        if (r < rows) {
+        } else if (r + 1 == rows) {
             F32Tiles.one(w0, w1, w2, w3, x, from + r * stride, depth, out, o + r * TILE);
         }
     }

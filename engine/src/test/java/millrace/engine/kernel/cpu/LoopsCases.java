@@ -100,7 +100,7 @@ public final class LoopsCases {
         float[] x = values(2 + (tokens - 1) * stride + cols);
         for (int panel = 0; panel < w.panels(); panel += Loops.PANELS) {
             int panels = Math.min(Loops.PANELS, w.panels() - panel);
-            float[] tile = new float[tokens * Loops.TILE];
+            float[] tile = new float[Loops.tileRows(tokens) * Loops.TILE];
             loops.project(w, panel, panels, x, 2, stride, tokens, tile);
             results.put("project " + dtype + " " + rows + "x" + cols + " panel " + panel, valid(tile, tokens, panels));
         }

@@ -5,9 +5,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 import java.io.File;
 import java.io.IOException;
 import java.net.URISyntaxException;
+import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Map;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.TileFormat;
+import millrace.engine.kernel.cpu.Loops;
 import millrace.engine.kernel.cpu.LoopsCases;
 import millrace.engine.kernel.cpu.LoopsCases.Fill;
 import millrace.engine.kernel.scalar.ScalarLoops;
@@ -38,6 +42,34 @@ final class VectorLoopsTest {
                     .as("round %d, seed %d", i, SEED)
                     .isEqualTo(first);
         }
+    }
+
+    /// What the compiler does not turn into vectors is slower than plain loops; the best of many short runs tells it even
+    /// on a crowded machine.
+    @ParameterizedTest
+    @ValueSource(ints = {1, 2, 4, 16})
+    void projectionShouldBeMuchFasterThanTheSpecification(int rows) {
+        int cols = 512;
+        try (Arena arena = Arena.ofConfined()) {
+            for (TileFormat format : new TileFormat[] {TileFormat.BF16, TileFormat.F32}) {
+                Matrix w = Matrix.allocate(arena, format, 64, cols);
+                float[] x = new float[rows * cols];
+                float[] tile = new float[Loops.tileRows(rows) * Loops.TILE];
+                long scalar = best(new ScalarLoops(), w, x, rows, tile, 10);
+                long vector = best(new VectorLoops(), w, x, rows, tile, 3_000);
+                assertThat(vector).as("ns, %s, scalar takes %d", format, scalar).isLessThan(scalar / 4);
+            }
+        }
+    }
+
+    private static long best(Loops loops, Matrix w, float[] x, int rows, float[] tile, int rounds) {
+        long best = Long.MAX_VALUE;
+        for (int i = 0; i < rounds; i++) {
+            long start = System.nanoTime();
+            loops.project(w, 0, 4, x, 0, w.cols(), rows, tile);
+            best = Math.min(best, System.nanoTime() - start);
+        }
+        return best;
     }
 
     @ParameterizedTest

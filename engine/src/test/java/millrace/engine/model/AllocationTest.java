@@ -1,0 +1,45 @@
+package millrace.engine.model;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.sun.management.ThreadMXBean;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Path;
+import millrace.engine.KvFormat;
+import millrace.engine.TinyModel;
+import millrace.engine.batch.StepPlan.Logits;
+import millrace.engine.kv.PageTable;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/// A decode step allocates nothing once its code is compiled; before that, vectors are objects.
+final class AllocationTest {
+    private static final int STEPS = 50;
+    private static final int ROUNDS = 200;
+
+    @TempDir
+    Path dir;
+
+    @ParameterizedTest
+    @CsvSource({"glm4_moe, BF16", "kimi_k2, INT8"})
+    void decodeStepsShouldAllocateNothing(String name, KvFormat format) throws IOException {
+        var threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        int[] ids = TinyModel.tokens(96);
+        try (ModelRun run = ModelRun.open(TinyModel.of(name).write(dir), "vector", 1, format)) {
+            long least = Long.MAX_VALUE;
+            PageTable table = run.newTable();
+            for (int round = 0; round < ROUNDS && least > 0; round++) {
+                table.release();
+                run.step(table, ids, 0, 40, Logits.NONE);
+                long before = threads.getCurrentThreadAllocatedBytes();
+                for (int position = 40; position < 40 + STEPS; position++) {
+                    run.step(table, ids, position, 1, Logits.LAST);
+                }
+                least = Math.min(least, threads.getCurrentThreadAllocatedBytes() - before);
+            }
+            assertThat(least).as("bytes in %d steps", STEPS).isZero();
+        }
+    }
+}
