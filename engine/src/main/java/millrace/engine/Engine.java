@@ -56,21 +56,34 @@ public final class Engine implements TextEngine {
     /// @throws InvalidModelException for a checkpoint that is refused
     /// @throws BackendException for a backend or memory that cannot be had
     public static Engine open(EngineConfig config) {
+        return open(config, TextCodec::read);
+    }
+
+    /// The same for a checkpoint that may lack a tokenizer: it then takes token ids only.
+    public static Engine openForIds(EngineConfig config) {
+        return open(config, TextCodec::readIfPresent);
+    }
+
+    private static Engine open(EngineConfig config, CodecReader reader) {
         Deque<AutoCloseable> resources = new ArrayDeque<>();
         try {
-            return open(config, resources);
+            return open(config, reader, resources);
         } catch (RuntimeException | Error e) {
             release(resources);
             throw e;
         }
     }
 
+    private interface CodecReader {
+        TextCodec read(ModelFiles files, @Nullable String chatFormat);
+    }
+
     // The weights are repacked into memory of their own: the files need not stay open.
-    private static Engine open(EngineConfig config, Deque<AutoCloseable> resources) {
+    private static Engine open(EngineConfig config, CodecReader reader, Deque<AutoCloseable> resources) {
         try (ModelFiles files = ModelFiles.open(config.model())) {
             ModelConfig model = ModelConfig.read(files);
             TensorExpectation.check(model, files);
-            TextCodec codec = TextCodec.read(files, config.chatFormat());
+            TextCodec codec = reader.read(files, config.chatFormat());
             int maxContext = maxContext(config, model);
             if (config.pinnedDigest() != null) {
                 files.requireDigest(config.pinnedDigest());

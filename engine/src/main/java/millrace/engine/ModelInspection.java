@@ -83,7 +83,7 @@ public record ModelInspection(
         try (ModelFiles files = ModelFiles.open(directory)) {
             ModelConfig config = ModelConfig.read(files);
             TensorExpectation.check(config, files);
-            TextCodec codec = TextCodec.read(files, chatFormat);
+            TextCodec codec = TextCodec.readIfPresent(files, chatFormat);
             Tokenizer tokenizer = codec.tokenizer();
             Map<String, Long> parts = parametersByPart(config);
             return new ModelInspection(

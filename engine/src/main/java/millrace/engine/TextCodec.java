@@ -33,6 +33,15 @@ public final class TextCodec {
         return new TextCodec(tokenizer, ChatFormats.detect(chatFormat, files, tokenizer));
     }
 
+    /// Reads what is there: without a tokenizer, token ids pass and text is refused.
+    static TextCodec readIfPresent(ModelFiles files, @Nullable String chatFormat) {
+        Tokenizer tokenizer = Tokenizers.loadIfPresent(files);
+        ChatFormat format = tokenizer.vocabSize() == 0
+                ? ChatFormats.none("a checkpoint without a tokenizer")
+                : ChatFormats.detect(chatFormat, files, tokenizer);
+        return new TextCodec(tokenizer, format);
+    }
+
     /// @param specials whether text that spells a special token becomes that token
     public int[] encode(String text, boolean specials) {
         return tokenizer.encode(text, specials);

@@ -150,6 +150,25 @@ class EngineTest {
     }
 
     @Test
+    void aModelWithoutATokenizerTakesTokenIdsOnly(@TempDir Path bare) throws IOException {
+        TinyModel.of("llama").write(bare);
+        refused(() -> Engine.open(EngineConfig.of(bare)), "TOK_MISSING", null);
+        assertThat(ModelInspection.of(bare, null).tokenizer()).isEqualTo("none");
+        try (Engine ids = Engine.openForIds(EngineConfig.of(bare).withKvBytes(1 << 20))) {
+            refused(() -> ids.prepare(GenerationRequest.greedy("t", new PromptInput.Text("x"), 1)), "TOK_MISSING",
+                    "prompt: expected token ids, as this model has no tokenizer, got text; copy the tokenizer of the same "
+                            + "release into the model's directory, or send ids");
+            var messages = new PromptInput.Messages(List.of(ChatMessage.of("user", "x")), ChatOptions.DEFAULT);
+            refused(() -> ids.prepare(GenerationRequest.greedy("m", messages, 1)), "TPL_UNKNOWN", null);
+            var end = new CompletableFuture<GenerationResult>();
+            var request = GenerationRequest.greedy("i", new PromptInput.TokenIds(List.of(1, 2, 3)), 4);
+            ids.submit(ids.prepare(request), end::complete);
+            assertThat(end.join().tokenIds()).isNotEmpty();
+            assertThat(end.join().text()).isEmpty();
+        }
+    }
+
+    @Test
     void refusesABackendThatIsUnknown() {
         refused(() -> Engine.open(config().withBackend("cuda")), "BACKEND_UNKNOWN", null);
     }

@@ -68,6 +68,13 @@ public final class ChatFormats {
                         "chatFormat: expected one of %s, got \"%s\"".formatted(String.join(", ", ids()), id)));
     }
 
+    /// The format of a model that has none: it refuses conversations.
+    ///
+    /// @param reason what was found instead of a known template
+    public static ChatFormat none(String reason) {
+        return new NoChatFormat(reason);
+    }
+
     /// The chat format of a checkpoint, see [#detect(String, TokenizerFiles, Tokenizer)].
     public static ChatFormat detect(@Nullable String chosen, ModelFiles files, Tokenizer tokenizer) {
         return detect(chosen, (TokenizerFiles) files::readIfPresent, tokenizer);

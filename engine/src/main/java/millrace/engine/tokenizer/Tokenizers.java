@@ -12,6 +12,13 @@ public final class Tokenizers {
         return load((TokenizerFiles) files::readIfPresent);
     }
 
+    /// The tokenizer of a checkpoint that may lack one; it then takes token ids and refuses text with TOK_MISSING.
+    public static Tokenizer loadIfPresent(ModelFiles files) {
+        boolean present =
+                files.readIfPresent(TokenizerJson.FILE) != null || files.readIfPresent(TiktokenModel.FILE) != null;
+        return present ? load(files) : new NoTokenizer();
+    }
+
     /// Reads tokenizer.json or tiktoken.model, and tokenizer_config.json if there. Of a checkpoint that has both,
     /// tokenizer.json counts.
     ///

@@ -63,10 +63,10 @@ final class EngineOptions {
             description = "Engine setting by the name that the service's configuration has; may be repeated.")
     Map<String, String> settings = new LinkedHashMap<>();
 
-    /// Opens an engine of this configuration.
+    /// Opens an engine of this configuration. For the tools a checkpoint without a tokenizer will do: it takes token ids.
     Engine open(EngineConfig config) {
         try (LocalModel local = LocalModel.of(model)) {
-            return Engine.open(config.withModel(local.directory()));
+            return Engine.openForIds(config.withModel(local.directory()));
         }
     }
 
