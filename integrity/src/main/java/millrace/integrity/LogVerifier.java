@@ -5,6 +5,7 @@ import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.IntFunction;
@@ -35,6 +36,8 @@ public final class LogVerifier {
     /// How many leaves back a root can still be told.
     public static final int RECENT = 4096;
 
+    private static final int SIGNATURE_BATCH = 256;
+
     private final String topic;
     private final List<NoteVerifier> keys;
     private final WireReader<AttestationRecord> leafReader;
@@ -42,10 +45,15 @@ public final class LogVerifier {
     private final Map<Integer, Origin> newest = new TreeMap<>();
     private final Map<String, LogProgress> logs = new TreeMap<>();
     private final Set<Integer> truncated = new HashSet<>();
+    private final List<Unverified> unverified = new ArrayList<>();
     private @Nullable String prefix;
     private @Nullable Refuted violation;
     private long leaves;
     private long checkpoints;
+
+    /// A note whose signatures are yet to be verified. They cost a hundred times as much as the rest of a checkpoint,
+    /// so they are verified many at a time, on all processors.
+    private record Unverified(SignedNote note, Place place) {}
 
     /// A leaf that passed.
     public record Checked(AttestationRecord record, Digest hash, Place place) {}
@@ -82,6 +90,7 @@ public final class LogVerifier {
     ///
     /// @return the leaf, or null if it or something before it violates the log: see [#violation()]
     public @Nullable Checked leaf(int partition, long offset, byte @Nullable [] value) {
+        verifySignatures();
         if (violation != null) {
             return null;
         }
@@ -157,7 +166,7 @@ public final class LogVerifier {
     /// Takes a checkpoint.
     ///
     /// @param place the record that carries it
-    /// @return whether nothing is violated so far
+    /// @return whether nothing is violated so far; signatures may be verified later, at the latest with the next leaf
     public boolean checkpoint(Place place, byte @Nullable [] value) {
         return checkpoint(place, value, null);
     }
@@ -171,7 +180,7 @@ public final class LogVerifier {
             CheckpointRecord record = checkpointReader.read(value).record();
             SignedNote note = SignedNote.parse(record.getNote());
             if (!keys.isEmpty()) {
-                note.verify(keys);
+                unverified.add(new Unverified(note, place));
             }
             Checkpoint checkpoint = Checkpoint.parse(note.text());
             Origin origin = originOf(checkpoint);
@@ -183,13 +192,45 @@ public final class LogVerifier {
             log.add(checkpoint.size(), checkpoint.root(), place);
             checkpoints++;
             log.settleCheckpoints();
+            if (unverified.size() == SIGNATURE_BATCH) {
+                verifySignatures();
+            }
         } catch (Violation e) {
-            violation = e.refuted.at() == null ? e.refuted.at(place) : e.refuted;
+            afterSignatures(e.refuted.at() == null ? e.refuted.at(place) : e.refuted);
         } catch (IntegrityException e) {
-            String code = e.code().equals("AVRO_DECODE") ? "NOTE_RECORD" : e.code();
-            violation = new Refuted(code, "checkpoint", "a signed checkpoint of a log", e.getMessage(), place);
+            afterSignatures(ofCheckpoint(e, place));
         }
         return violation == null;
+    }
+
+    private static Refuted ofCheckpoint(IntegrityException e, Place place) {
+        String code = e.code().equals("AVRO_DECODE") ? "NOTE_RECORD" : e.code();
+        return new Refuted(code, "checkpoint", "a signed checkpoint of a log", e.getMessage(), place);
+    }
+
+    /// Takes a violation that was found without the signatures: a wrong one before it, or on it, counts first.
+    private void afterSignatures(Refuted found) {
+        verifySignatures();
+        violation = violation == null ? found : violation;
+    }
+
+    private void verifySignatures() {
+        if (unverified.isEmpty()) {
+            return;
+        }
+        Refuted first = unverified.parallelStream().map(this::verifySignature).flatMap(Optional::stream).findFirst()
+                .orElse(null);
+        unverified.clear();
+        violation = violation == null ? first : violation;
+    }
+
+    private Optional<Refuted> verifySignature(Unverified checkpoint) {
+        try {
+            checkpoint.note.verify(keys);
+            return Optional.empty();
+        } catch (IntegrityException e) {
+            return Optional.of(ofCheckpoint(e, checkpoint.place));
+        }
     }
 
     private Origin originOf(Checkpoint checkpoint) {
@@ -220,11 +261,13 @@ public final class LogVerifier {
 
     /// The first violation, null while there is none.
     public @Nullable Refuted violation() {
+        verifySignatures();
         return violation;
     }
 
     /// The verdict over everything that was given so far.
     public Verdict verdict() {
+        verifySignatures();
         if (violation != null) {
             return violation;
         }

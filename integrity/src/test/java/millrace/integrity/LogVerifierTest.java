@@ -297,6 +297,19 @@ class LogVerifierTest {
     }
 
     @Test
+    void namesTheFirstWrongSignatureOfMany() {
+        log.add(1);
+        for (int i = 0; i < 600; i++) {
+            log.checkpoint(i == 300 || i == 301 || i == 550
+                    ? log.state.checkpoint().sign(TestLog.key("other", 4)) : log.state.checkpoint().sign(TestLog.KEY));
+        }
+        log.checkpoint("nothing");
+        Refuted refuted = (Refuted) log.verdict();
+        assertThat(refuted.code()).isEqualTo("NOTE_UNKNOWN_KEY");
+        assertThat(refuted.at()).isEqualTo(new Place("millrace.checkpoints", 0, 300));
+    }
+
+    @Test
     void refusesAnUndecodableCheckpoint() {
         log.add(1).checkpoints.add(new byte[] {0, 0, 0});
         assertThat(((Refuted) log.verdict()).code()).isEqualTo("NOTE_RECORD");

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.Reader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -124,16 +125,21 @@ final class AuditCommand implements Callable<Integer> {
         return keys;
     }
 
-    /// Runs a command's body and turns what a user can mend into one line and exit code 3.
-    private static int guarded(CommandSpec spec, Callable<Integer> body) throws Exception {
+    /// Runs a command's body and turns everything that is no verdict into exit code 3: 1 means that a log is violated,
+    /// and so no fault of ours may end with it. What a user can mend takes one line.
+    private static int guarded(CommandSpec spec, Callable<Integer> body) {
         try {
             return body.call();
         } catch (IntegrityException e) {
             spec.commandLine().getErr().println("millrace: " + e.code() + ": " + e.getMessage());
-        } catch (IOException | KafkaException | IllegalArgumentException e) {
-            String message = e.getMessage() == null ? e.toString() : e.getMessage();
-            String kind = e instanceof java.nio.file.NoSuchFileException ? "no such file: " : "";
-            spec.commandLine().getErr().println("millrace: " + kind + message);
+        } catch (NoSuchFileException e) {
+            spec.commandLine().getErr().println("millrace: no such file: " + e.getMessage());
+        } catch (IOException | KafkaException | IllegalArgumentException | IllegalStateException e) {
+            spec.commandLine().getErr().println("millrace: " + (e.getMessage() == null ? e : e.getMessage()));
+        } catch (OutOfMemoryError e) {
+            spec.commandLine().getErr().println("millrace: out of memory: give the JVM more, or verify one --partition");
+        } catch (Exception e) {
+            e.printStackTrace(spec.commandLine().getErr());
         }
         spec.commandLine().getErr().flush();
         return USAGE;
@@ -185,7 +191,7 @@ final class AuditCommand implements Callable<Integer> {
         Verify() {}
 
         @Override
-        public Integer call() throws Exception {
+        public Integer call() {
             return guarded(spec, this::verify);
         }
 
@@ -245,7 +251,7 @@ final class AuditCommand implements Callable<Integer> {
         Prove() {}
 
         @Override
-        public Integer call() throws Exception {
+        public Integer call() {
             return guarded(spec, this::prove);
         }
 
@@ -293,7 +299,7 @@ final class AuditCommand implements Callable<Integer> {
         CheckProof() {}
 
         @Override
-        public Integer call() throws Exception {
+        public Integer call() {
             return guarded(spec, this::check);
         }
 
