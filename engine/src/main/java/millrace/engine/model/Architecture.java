@@ -27,7 +27,7 @@ record Architecture(String name, String modelType, ModelFamily family, boolean w
 
     static Architecture of(ConfigSection top, ConfigSection text) {
         List<String> names = top.texts("architectures");
-        String name = names.isEmpty() ? "" : names.getFirst();
+        String name = names.isEmpty() ? ofModelType(top) : names.getFirst();
         Known known = KNOWN.stream()
                 .filter(k -> k.name().equals(name))
                 .findFirst()
@@ -47,6 +47,16 @@ record Architecture(String name, String modelType, ModelFamily family, boolean w
                     "restore config.json");
         }
         return new Architecture(name, modelType, known.family(), known.wrapper());
+    }
+
+    /// Without `architectures`, as configs written by hand are: the one that the `model_type` names, or nothing.
+    private static String ofModelType(ConfigSection top) {
+        String modelType = top.textOr("model_type", "");
+        return KNOWN.stream()
+                .filter(k -> !k.wrapper() && k.modelTypes().contains(modelType))
+                .map(Known::name)
+                .findFirst()
+                .orElse("");
     }
 
     String tensorPrefix() {

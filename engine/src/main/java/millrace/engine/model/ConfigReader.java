@@ -15,6 +15,7 @@ import org.jspecify.annotations.Nullable;
 ///
 /// A key that changes the mathematics is either computed with or refused, never ignored.
 final class ConfigReader {
+    private static final int MAX_CONTEXT = 1 << 28;
     private static final int MAX_WIDTH = 1 << 20;
 
     private final ConfigSection text;
@@ -50,13 +51,24 @@ final class ConfigReader {
         return new ConfigReader(top, text, architecture).read(generation);
     }
 
+    /// Dense models may leave it out; then it is what the classes of Hugging Face `transformers` take.
+    private int readContext() {
+        String key = "max_position_embeddings";
+        return switch (family) {
+            case LLAMA -> text.integerOr(key, 1, MAX_CONTEXT, 2048);
+            case QWEN2, QWEN3 -> text.integerOr(key, 1, MAX_CONTEXT, 32_768);
+            case GLM4 -> text.integerOr(key, 1, MAX_CONTEXT, 131_072);
+            case GLM4_MOE, GLM4_MOE_LITE, DEEPSEEK_V3 -> text.integer(key, 1, MAX_CONTEXT);
+        };
+    }
+
     private ModelConfig read(@Nullable ConfigSection generation) {
         refuseUnsupported();
         int layers = text.integer("num_hidden_layers", 1, 1024);
         int hidden = text.integer("hidden_size", 1, MAX_WIDTH);
         int heads = text.integer("num_attention_heads", 1, 4096);
         int vocab = text.integer("vocab_size", 1, 1 << 24);
-        int context = text.integer("max_position_embeddings", 1, 1 << 28);
+        int context = readContext();
         MlaConfig mla = family.latentAttention() ? readMla() : null;
         int keyValueHeads = mla != null ? heads : text.integerOr("num_key_value_heads", 1, heads, heads);
         if (heads % keyValueHeads != 0) {

@@ -38,7 +38,11 @@ final class ModelConfigRefusalTest {
                 c -> c.putArray("architectures").add("GlmMoeDsaForCausalLM"),
                 "CONFIG_ARCHITECTURE",
                 known + "\"GlmMoeDsaForCausalLM\"; use a supported model");
-        refused("llama", c -> c.remove("architectures"), "CONFIG_ARCHITECTURE", known + "none; use a supported model");
+        refused(
+                "llama",
+                c -> c.put("model_type", "mistral").remove("architectures"),
+                "CONFIG_ARCHITECTURE",
+                known + "none; use a supported model");
         refused(
                 "llama",
                 c -> c.put("model_type", "mistral"),

@@ -44,6 +44,21 @@ final class ModelConfigTest {
 
     // ------------------------------------------------------------------------------------------------- families
 
+    @ParameterizedTest
+    @ValueSource(strings = {"glm4_moe", "glm4_moe_lite", "kimi_k2", "glm4", "llama", "qwen2", "qwen3"})
+    void withoutArchitecturesTheModelTypeShouldTell(String modelType) {
+        assertThat(read(modelType, c -> c.remove("architectures"))).isEqualTo(read(modelType, c -> {}));
+    }
+
+    @Test
+    void denseModelsShouldHaveAContextByDefault() {
+        Consumer<ObjectNode> without = c -> c.remove("max_position_embeddings");
+        assertThat(read("llama", without).maxPositionEmbeddings()).isEqualTo(2048);
+        assertThat(read("qwen2", without).maxPositionEmbeddings()).isEqualTo(32_768);
+        assertThat(read("qwen3", without).maxPositionEmbeddings()).isEqualTo(32_768);
+        assertThat(read("glm4", without).maxPositionEmbeddings()).isEqualTo(131_072);
+    }
+
     @Test
     void glm4MoeShouldBeRead() {
         ModelConfig config = read("glm4_moe", c -> {});
