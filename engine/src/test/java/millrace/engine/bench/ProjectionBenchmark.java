@@ -3,15 +3,11 @@ package millrace.engine.bench;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.Locale;
-import jdk.incubator.vector.IntVector;
-import jdk.incubator.vector.VectorSpecies;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
-import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.TileFormat;
@@ -27,10 +23,8 @@ import millrace.engine.kernel.cpu.ThreadTeam;
 /// Prints, per batch size, the median and quartiles of the bandwidth of weights, and its share of the read loop of the
 /// same round.
 public final class ProjectionBenchmark {
-    private static final VectorSpecies<Integer> SPECIES = IntVector.SPECIES_PREFERRED;
     private static final int COLS = 2048;
     private static final int[] BATCHES = {1, 2, 3, 4, 8, 16, 64};
-    private static volatile int sink;
 
     private ProjectionBenchmark() {}
 
@@ -69,7 +63,9 @@ public final class ProjectionBenchmark {
         var projections = new Projections(1);
         for (int round = -2; round < rounds; round++) {
             long start = System.nanoTime();
-            read(readers, weights);
+            for (Matrix w : weights) {
+                ReadLoop.run(readers, w.data().address(), w.data().byteSize());
+            }
             long read = System.nanoTime() - start;
             start = System.nanoTime();
             for (Matrix w : weights) {
@@ -94,34 +90,6 @@ public final class ProjectionBenchmark {
                 100 * shares[rounds / 4],
                 100 * shares[rounds * 3 / 4],
                 rates[rounds / 2] * batch);
-    }
-
-    private static void read(ThreadTeam team, Matrix[] weights) {
-        int chunk = 1 << 18;
-        for (Matrix w : weights) {
-            long from = w.data().address();
-            int chunks = (int) (w.data().byteSize() / chunk);
-            team.run((unit, thread) -> sink = sum(from + (long) unit * chunk, chunk), chunks);
-        }
-    }
-
-    private static int sum(long address, int bytes) {
-        IntVector a = IntVector.zero(SPECIES);
-        IntVector b = a;
-        IntVector c = a;
-        IntVector d = a;
-        int step = 4 * SPECIES.vectorByteSize();
-        for (int i = 0; i < bytes; i += step) {
-            a = a.add(words(address + i));
-            b = b.add(words(address + i + step / 4));
-            c = c.add(words(address + i + step / 2));
-            d = d.add(words(address + i + step / 4 * 3));
-        }
-        return a.add(b).add(c).add(d).lane(0);
-    }
-
-    private static IntVector words(long address) {
-        return IntVector.fromMemorySegment(SPECIES, Memory.ALL, address, ByteOrder.LITTLE_ENDIAN);
     }
 
     private static Matrix random(Arena arena, int rows, int seed) {

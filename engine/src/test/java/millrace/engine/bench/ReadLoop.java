@@ -1,0 +1,40 @@
+package millrace.engine.bench;
+
+import java.nio.ByteOrder;
+import jdk.incubator.vector.IntVector;
+import jdk.incubator.vector.VectorSpecies;
+import millrace.engine.kernel.Memory;
+import millrace.engine.kernel.cpu.ThreadTeam;
+
+/// Reads memory and adds it up: what a kernel that reads as much could reach at best.
+final class ReadLoop {
+    private static final VectorSpecies<Integer> SPECIES = IntVector.SPECIES_PREFERRED;
+    private static final int CHUNK = 1 << 18;
+    private static volatile int sink;
+
+    private ReadLoop() {}
+
+    /// Reads whole chunks of 256 KiB, shared by the team as the kernels share theirs.
+    static void run(ThreadTeam team, long address, long bytes) {
+        team.run((unit, thread) -> sink = sum(address + (long) unit * CHUNK), (int) (bytes / CHUNK));
+    }
+
+    private static int sum(long address) {
+        IntVector a = IntVector.zero(SPECIES);
+        IntVector b = a;
+        IntVector c = a;
+        IntVector d = a;
+        int width = SPECIES.vectorByteSize();
+        for (int i = 0; i < CHUNK; i += 4 * width) {
+            a = a.add(words(address + i));
+            b = b.add(words(address + i + width));
+            c = c.add(words(address + i + 2 * width));
+            d = d.add(words(address + i + 3 * width));
+        }
+        return a.add(b).add(c).add(d).lane(0);
+    }
+
+    private static IntVector words(long address) {
+        return IntVector.fromMemorySegment(SPECIES, Memory.ALL, address, ByteOrder.LITTLE_ENDIAN);
+    }
+}
