@@ -1,11 +1,12 @@
 package millrace.engine;
 
 import java.util.ArrayDeque;
-import java.util.BitSet;
 import java.util.Deque;
 import java.util.List;
+import java.util.Set;
 import millrace.engine.batch.BatchLoop;
 import millrace.engine.batch.StepClock;
+import millrace.engine.batch.Vocabulary;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PagePool;
@@ -141,14 +142,13 @@ public final class Engine implements TextEngine {
         int rows = config.maxBatch() + config.prefillChunk();
         int logitRows = Math.min(rows, Math.max(LOGIT_ROWS, config.maxBatch()));
         Transformer transformer = new Transformer(model, weights, pool, backend.kernels(), rows, logitRows);
+        List<Integer> stopTokens = ModelInspection.stopTokenIds(model, codec.tokenizer());
         return new BatchLoop(
                 transformer,
                 pool,
-                codec.tokenizer(),
-                bits(ModelInspection.stopTokenIds(model, codec.tokenizer())),
+                new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
-                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows),
-                "millrace-engine");
+                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows));
     }
 
     private static int maxContext(EngineConfig config, ModelConfig model) {
@@ -174,12 +174,6 @@ public final class Engine implements TextEngine {
                             + "; raise it, or leave it out to take a quarter of the free memory");
         }
         return new PagePool(layout, bytes);
-    }
-
-    private static BitSet bits(List<Integer> ids) {
-        BitSet bits = new BitSet();
-        ids.forEach(bits::set);
-        return bits;
     }
 
     @Override

@@ -17,8 +17,8 @@ final class RequestCheck {
     static final int MAX_STOP_CHARACTERS = 256;
     static final int MAX_MESSAGES = 4096;
 
-    /// No tokenizer writes text with more characters a token than this, so a longer text exceeds the context anyway and
-    /// need not be tokenized to know it.
+    /// Text in any language has 1 to 6 characters a token; a text with more than this on average is not worth the work
+    /// of tokenizing it, though a run of white space may have 100 and more.
     static final int CHARACTERS_PER_TOKEN = 64;
 
     private final int vocabSize;

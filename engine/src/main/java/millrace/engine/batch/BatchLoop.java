@@ -1,6 +1,5 @@
 package millrace.engine.batch;
 
-import java.util.BitSet;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
@@ -10,7 +9,6 @@ import millrace.engine.PreparedPrompt;
 import millrace.engine.ScoreListener;
 import millrace.engine.kv.PagePool;
 import millrace.engine.sampling.Sampler;
-import millrace.engine.tokenizer.Tokenizer;
 import org.jspecify.annotations.Nullable;
 
 /// The only loop in the house: one thread that takes what was submitted and runs step after step.
@@ -21,11 +19,11 @@ import org.jspecify.annotations.Nullable;
 public final class BatchLoop implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger(BatchLoop.class.getName());
     private static final String FAILED = "ENGINE_FAILED";
+    private static final String THREAD = "millrace-engine";
 
     private final Scheduler scheduler;
     private final StepModel model;
-    private final Tokenizer tokenizer;
-    private final BitSet stopTokens;
+    private final Vocabulary vocabulary;
     private final Sampler sampler;
     private final StepClock clock;
     private final ConcurrentLinkedQueue<Sequence> inbox = new ConcurrentLinkedQueue<>();
@@ -35,25 +33,14 @@ public final class BatchLoop implements AutoCloseable {
     private volatile @Nullable String failure;
 
     /// Starts the thread.
-    ///
-    /// @param stopTokens ids that end a completion
-    /// @param name of the thread
-    public BatchLoop(
-            StepModel model,
-            PagePool pool,
-            Tokenizer tokenizer,
-            BitSet stopTokens,
-            StepClock clock,
-            Limits limits,
-            String name) {
+    public BatchLoop(StepModel model, PagePool pool, Vocabulary vocabulary, StepClock clock, Limits limits) {
         this.model = model;
-        this.tokenizer = tokenizer;
-        this.stopTokens = stopTokens;
+        this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());
         scheduler = new Scheduler(
                 model, pool, clock, limits.maxBatch(), limits.prefillChunk(), limits.maxLogitRows());
-        thread = Thread.ofPlatform().daemon().name(name).unstarted(this::run);
+        thread = Thread.ofPlatform().daemon().name(THREAD).unstarted(this::run);
         thread.start();
     }
 
@@ -62,8 +49,7 @@ public final class BatchLoop implements AutoCloseable {
 
     public Generation generate(PreparedPrompt prompt, GenerationListener listener) {
         var request = prompt.request();
-        var work = new GenerationWork(
-                request, sampler, stopTokens, tokenizer, listener, clock, load::decrementAndGet);
+        var work = new GenerationWork(request, sampler, vocabulary, listener, clock, load::decrementAndGet);
         return submit(new Sequence(
                 request.id(),
                 prompt.ids(),

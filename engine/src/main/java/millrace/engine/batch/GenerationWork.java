@@ -1,7 +1,6 @@
 package millrace.engine.batch;
 
 import java.util.ArrayList;
-import java.util.BitSet;
 import java.util.List;
 import java.util.function.Consumer;
 import millrace.engine.FinishReason;
@@ -13,7 +12,6 @@ import millrace.engine.Transcript;
 import millrace.engine.Usage;
 import millrace.engine.sampling.Sampler;
 import millrace.engine.tokenizer.IncrementalDecoder;
-import millrace.engine.tokenizer.Tokenizer;
 import org.jspecify.annotations.Nullable;
 
 /// Completes a prompt: one sampled token a step, its text, and the end.
@@ -22,7 +20,7 @@ final class GenerationWork implements Work {
 
     private final GenerationRequest request;
     private final Sampler sampler;
-    private final BitSet stopTokens;
+    private final Vocabulary vocabulary;
     private final IncrementalDecoder decoder;
     private final StopStrings text;
     private final GenerationListener listener;
@@ -33,15 +31,14 @@ final class GenerationWork implements Work {
     GenerationWork(
             GenerationRequest request,
             Sampler sampler,
-            BitSet stopTokens,
-            Tokenizer tokenizer,
+            Vocabulary vocabulary,
             GenerationListener listener,
             StepClock clock,
             Runnable onEnd) {
         this.request = request;
         this.sampler = sampler;
-        this.stopTokens = stopTokens;
-        decoder = new IncrementalDecoder(tokenizer);
+        this.vocabulary = vocabulary;
+        decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
         this.listener = listener;
         this.clock = clock;
@@ -65,7 +62,7 @@ final class GenerationWork implements Work {
         if (sequence.firstTokenNanos < 0) {
             sequence.firstTokenNanos = sequence.lastTokenNanos;
         }
-        if (stopTokens.get(token)) {
+        if (vocabulary.ends(token)) {
             return Outcome.STOP;
         }
         emit(sequence, text.append(decoder.append(token)));

@@ -4,8 +4,8 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.ArrayList;
-import java.util.BitSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -31,7 +31,7 @@ class BatchLoopTest {
     private final FakeModel model = new FakeModel(8);
     private final PagePool pool = new PagePool(LAYOUT, 100 * LAYOUT.pageBytes());
     private final BatchLoop loop = new BatchLoop(
-            model, pool, new FakeTokenizer(), new BitSet(), StepClock.system(), new BatchLoop.Limits(4, 16, 8), "test-steps");
+            model, pool, new Vocabulary(new FakeTokenizer(), Set.of()), StepClock.system(), new BatchLoop.Limits(4, 16, 8));
 
     @AfterEach
     void close() {
@@ -47,7 +47,7 @@ class BatchLoopTest {
             loop.generate(prompt(i, 5), result -> thread.complete(Thread.currentThread().getName() + " " + result.reason()));
             threads.add(thread);
         }
-        assertThat(threads).allSatisfy(t -> assertThat(t.get(10, TimeUnit.SECONDS)).isEqualTo("test-steps LENGTH"));
+        assertThat(threads).allSatisfy(t -> assertThat(t.get(10, TimeUnit.SECONDS)).isEqualTo("millrace-engine LENGTH"));
         assertThat(loop.load()).isZero();
         assertThat(loop.failure()).isNull();
     }

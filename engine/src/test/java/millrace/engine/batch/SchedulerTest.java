@@ -4,10 +4,10 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.ArrayList;
-import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.SplittableRandom;
 import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
@@ -323,12 +323,11 @@ class SchedulerTest {
         }
 
         Sequence sequence(GenerationRequest request, GenerationListener listener) {
-            BitSet stop = new BitSet();
-            stop.set(FakeTokenizer.END);
+            var vocabulary = new Vocabulary(new FakeTokenizer(), Set.of(FakeTokenizer.END));
             int[] prompt = ints(((PromptInput.TokenIds) request.input()).ids());
             return new Sequence(
                     request.id(), prompt, request.maxNewTokens(), request.priority(), request.deadlineMs(), clock.nanos,
-                    new GenerationWork(request, sampler, stop, new FakeTokenizer(), listener, clock, () -> {}));
+                    new GenerationWork(request, sampler, vocabulary, listener, clock, () -> {}));
         }
 
         void runToTheEnd(int mostSteps) {

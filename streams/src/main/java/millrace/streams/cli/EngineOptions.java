@@ -17,17 +17,18 @@ import picocli.CommandLine.TypeConversionException;
 /// Options of every command that runs an engine. An option stands above a `-D` key for the same thing.
 final class EngineOptions {
     private static final String KEYS = "engine.backend, engine.chat.format, engine.kv.bytes, engine.kv.format, "
-            + "engine.max.batch, engine.max.context, engine.model.digest, engine.prefill.chunk, engine.threads";
+            + "engine.max.batch, engine.max.context, engine.model, "
+            + "engine.model.digest, engine.prefill.chunk, engine.threads";
 
     @Spec(Spec.Target.MIXEE)
     @Nullable CommandSpec spec;
 
     @Option(
             names = "--model",
-            required = true,
             paramLabel = "DIR",
-            description = "Directory with a Hugging Face checkpoint, or glm-tiny or kimi-tiny, which come along.")
-    String model = "";
+            description = "Directory with a Hugging Face checkpoint, or glm-tiny or kimi-tiny, which come along. Required, "
+                    + "here or as -D engine.model=DIR.")
+    @Nullable String model;
 
     @Option(names = "--backend", paramLabel = "NAME", description = "auto (default), vector or scalar: the same bits.")
     @Nullable String backend;
@@ -65,15 +66,23 @@ final class EngineOptions {
 
     /// Opens an engine of this configuration. For the tools a checkpoint without a tokenizer will do: it takes token ids.
     Engine open(EngineConfig config) {
-        try (LocalModel local = LocalModel.of(model)) {
+        try (LocalModel local = LocalModel.of(model())) {
             return Engine.openForIds(config.withModel(local.directory()));
         }
     }
 
     TextCodec codec() {
-        try (LocalModel local = LocalModel.of(model)) {
+        try (LocalModel local = LocalModel.of(model())) {
             return TextCodec.open(local.directory(), chatFormat());
         }
+    }
+
+    private String model() {
+        String name = model != null ? model : settings.get("engine.model");
+        if (name == null || name.isBlank()) {
+            throw wrong("Missing required option: '--model=DIR'");
+        }
+        return name;
     }
 
     /// The chat format that was asked for, or null to detect it.
@@ -83,7 +92,7 @@ final class EngineOptions {
 
     /// @throws ParameterException for an unknown key or a value out of range
     EngineConfig config() {
-        EngineConfig config = EngineConfig.of(Path.of(model));
+        EngineConfig config = EngineConfig.of(Path.of(model()));
         for (Map.Entry<String, String> setting : settings.entrySet()) {
             config = with(config, setting.getKey(), setting.getValue());
         }
@@ -105,6 +114,7 @@ final class EngineOptions {
             case "engine.prefill.chunk" -> config.withPrefillChunk(number(key, value, 1, 65536));
             case "engine.max.context" ->
                 config.withMaxContext(number(key, value, 0, Integer.MAX_VALUE));
+            case "engine.model" -> config;
             case "engine.model.digest" -> config.withPinnedDigest(value);
             case "engine.chat.format" -> config.withChatFormat(value);
             default -> throw wrong("-D " + key + ": expected one of " + KEYS + ", got an unknown key");

@@ -38,6 +38,8 @@ final class OutputFile implements AutoCloseable {
                     file + ": expected a file in an existing folder; create the folder or choose another path");
         }
         Path temporary = folder.resolve("." + target.getFileName() + "." + ProcessHandle.current().pid() + ".tmp");
+        // For the user who interrupts the command.
+        temporary.toFile().deleteOnExit();
         return new OutputFile(target, temporary, Files.newBufferedWriter(temporary));
     }
 

@@ -162,7 +162,8 @@ class OfflineToolsTest {
                 {"id": null, "messages": [{"role": "user", "content": "Spell cat."}], "max_tokens": 2}
                 {"prompt": "x", "max_tokens": 1}
                 """;
-        List<JsonNode> results = lines("generate", "glm-tiny", prompts, 0, "--batch", "2", "-D", "engine.prefill.chunk=8");
+        List<JsonNode> results = lines("generate", "glm-tiny", prompts, 0, "--batch", "2", "-D", "engine.prefill.chunk=8", "-D",
+                "engine.model=ignored-beside-the-option");
         assertThat(results).extracting(r -> r.get("id").toString()).containsExactly("\"a\"", "7", "1.5", "null", "null");
         assertThat(results.get(0).get("text").asText()).isEqualTo("100");
         assertThat(results).extracting(r -> r.at("/usage/completion_tokens").asInt()).element(2).isEqualTo(1);
@@ -250,8 +251,9 @@ class OfflineToolsTest {
         String[] base = {"generate", "--model", model("glm-tiny"), "--input", "-", "--output", "-"};
         usage("Missing required options: '--input=FILE', '--output=FILE'", "generate", "--model", "x");
         usage("-D engine.speed: expected one of engine.backend, engine.chat.format, engine.kv.bytes, engine.kv.format, "
-                + "engine.max.batch, engine.max.context, engine.model.digest, engine.prefill.chunk, engine.threads, got an "
-                + "unknown key", with(base, "-D", "engine.speed=9"));
+                + "engine.max.batch, engine.max.context, engine.model, engine.model.digest, engine.prefill.chunk, "
+                + "engine.threads, got an unknown key", with(base, "-D", "engine.speed=9"));
+        usage("Missing required option: '--model=DIR'", "generate", "--input", "-", "--output", "-");
         usage("--kv: expected f32, bf16 or int8, got \"fp4\"", with(base, "--kv", "fp4"));
         usage("--backend: expected auto, vector or scalar, got \"cuda\"", with(base, "--backend", "cuda"));
         usage("--batch: expected a whole number from 1 to 4096, got \"0\"", with(base, "--batch", "0"));
