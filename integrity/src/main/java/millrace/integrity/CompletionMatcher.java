@@ -1,14 +1,16 @@
 package millrace.integrity;
 
+import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.IntFunction;
 import java.util.stream.Stream;
 import millrace.integrity.LogVerifier.Violation;
 import millrace.integrity.Verdict.Place;
 import millrace.integrity.Verdict.Refuted;
-import millrace.integrity.Verdict.Undecided;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.Completion;
@@ -28,16 +30,19 @@ public final class CompletionMatcher {
     private final String completionsTopic;
     private final WireReader<Completion> reader;
     private final Map<String, Log> logs = new TreeMap<>();
+    private final Set<Integer> truncated = new HashSet<>();
     private @Nullable Refuted violation;
     private int round;
     private long completions;
     private long matched;
+    private long expired;
 
     /// One log's halves that still wait, by seq, and all that were ever seen.
     private static final class Log {
         final Map<Long, Stated> completions = new HashMap<>();
         final Map<Long, Attested> leaves = new HashMap<>();
         final OffsetSet answered = new OffsetSet();
+        long oldest = Long.MAX_VALUE; // seq of the oldest completion
 
         Stream<Map.Entry<Long, Stated>> waitingCompletions() {
             return completions.entrySet().stream().filter(entry -> entry.getValue().round == 0);
@@ -65,6 +70,12 @@ public final class CompletionMatcher {
     public CompletionMatcher(String completionsTopic, @Nullable IntFunction<Schema> resolver) {
         this.completionsTopic = completionsTopic;
         this.reader = new WireReader<>(Schemas.COMPLETION, resolver);
+    }
+
+    /// Says which partitions of the completions topic have lost their oldest records. Then all completions must be
+    /// given before the leaves, and leaves older than the oldest completion of their log are counted as expired.
+    public void truncated(Collection<Integer> partitions) {
+        truncated.addAll(partitions);
     }
 
     /// Takes a completion.
@@ -101,6 +112,7 @@ public final class CompletionMatcher {
         LogVerifier.require(log.answered.add(seq), "RECON_DUPLICATE",
                 "completion of leaf %d of log %s".formatted(seq, name), "one", "a second");
         Stated stated = stated(record, place);
+        log.oldest = Math.min(log.oldest, seq);
         Attested leaf = log.leaves.remove(seq);
         if (leaf == null) {
             log.completions.put(seq, stated);
@@ -163,11 +175,21 @@ public final class CompletionMatcher {
                         record.getSeed(), record.getErrorCode()),
                 checked.hash(), Digest.of(record.getCompletionCommit()), Digest.of(record.getTokenIdsCommit()),
                 record.getOutPartition(), checked.place(), round);
-        if (stated == null) {
+        if (stated == null && isExpired(record, log)) {
+            expired++;
+        } else if (stated == null) {
             log.leaves.put(record.getSeq(), leaf);
         } else {
             compare(leaf, stated);
         }
+    }
+
+    /// Topics delete their oldest records first, and a log's completions stand in order of seq: what is older than the
+    /// oldest that is left was deleted by age.
+    private boolean isExpired(AttestationRecord record, Log log) {
+        boolean mayBe = record.getOutPartition() < 0 ? !truncated.isEmpty()
+                : truncated.contains(record.getOutPartition());
+        return mayBe && round == 0 && record.getSeq() < log.oldest;
     }
 
     private void compare(Attested leaf, Stated stated) {
@@ -216,10 +238,7 @@ public final class CompletionMatcher {
     }
 
     /// The verdict over what came before settling, once nothing more will come.
-    ///
-    /// @param whole whether the completions topic still holds its oldest records; if not, a leaf without a completion
-    ///     tells nothing
-    public Verdict verdict(boolean whole) {
+    public Verdict verdict() {
         if (violation != null) {
             return violation;
         }
@@ -235,11 +254,6 @@ public final class CompletionMatcher {
                     entry.getValue().waitingLeaves().min(Map.Entry.comparingByKey()).orElse(null);
             if (first != null) {
                 Attested leaf = first.getValue();
-                if (!whole) {
-                    return new Undecided("RECON_COMPLETION_MISSING",
-                            "%d leaves have no completion, the first at %s; the oldest completions were deleted"
-                                    .formatted(waiting(), leaf.place));
-                }
                 return new Refuted("RECON_COMPLETION_MISSING", "leaf %d of log %s"
                         .formatted(first.getKey(), entry.getKey()), "a completion of request "
                         + Shown.text(leaf.facts.requestId), "none in " + completionsTopic, leaf.place);
@@ -250,6 +264,11 @@ public final class CompletionMatcher {
 
     public long completions() {
         return completions;
+    }
+
+    /// Leaves whose completions are no longer in the topic.
+    public long expired() {
+        return expired;
     }
 
     /// Completions that were found to agree with their leaf.

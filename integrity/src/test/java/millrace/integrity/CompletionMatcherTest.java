@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.function.Consumer;
 import millrace.integrity.Verdict.Place;
 import millrace.integrity.Verdict.Refuted;
-import millrace.integrity.Verdict.Undecided;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.Completion;
 import millrace.schemas.FinishReason;
@@ -50,13 +49,13 @@ class CompletionMatcherTest {
         completions();
         assertThat(matcher.waiting()).isEqualTo(5);
         leaves();
-        assertThat(matcher.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
         assertThat(matcher.matched()).isEqualTo(5);
         CompletionMatcher other = new CompletionMatcher(TestLog.COMPLETIONS, null);
         LogVerifier verifier = new LogVerifier(TestLog.TOPIC, List.of(), null);
         log.leaves.forEach(leaf -> other.leaf(verifier.leaf(0, verifier.leaves(), leaf)));
         log.completions.forEach(completion -> other.completion(place(0), completion, null));
-        assertThat(other.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        assertThat(other.verdict()).isEqualTo(Verdict.VERIFIED);
     }
 
     @Test
@@ -70,7 +69,7 @@ class CompletionMatcherTest {
         change(1, completion -> completion.setErrorCode("PROMPT_EMPTY"));
         completions();
         leaves();
-        assertThat(matcher.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
     }
 
     @Test
@@ -82,7 +81,7 @@ class CompletionMatcherTest {
         log.completions.removeLast();
         completions();
         leaves();
-        assertThat(matcher.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
     }
 
     @Test
@@ -112,8 +111,30 @@ class CompletionMatcherTest {
         leaves();
         assertRefuted("RECON_COMPLETION_MISSING", "leaf 1 of log " + log.state.origin(), "a completion of request r-1",
                 "none in millrace.completions", new Place(TestLog.TOPIC, 0, 1));
-        assertThat(matcher.verdict(false)).isEqualTo(new Undecided("RECON_COMPLETION_MISSING",
-                "1 leaves have no completion, the first at millrace.audit-0@1; the oldest completions were deleted"));
+    }
+
+    @Test
+    void expectsNoCompletionsThatTheirTopicHasDeletedByAge() {
+        log.add(5);
+        log.completions.subList(0, 2).clear();
+        matcher.truncated(List.of(0));
+        completions();
+        leaves();
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.expired()).isEqualTo(2);
+        assertThat(matcher.matched()).isEqualTo(3);
+    }
+
+    @Test
+    void findsAMissingCompletionAmongThoseThatAreLeft() {
+        log.add(5);
+        log.completions.remove(3);
+        log.completions.removeFirst();
+        matcher.truncated(List.of(0));
+        completions();
+        leaves();
+        assertRefuted("RECON_COMPLETION_MISSING", "leaf 3 of log " + log.state.origin(), "a completion of request r-3",
+                "none in millrace.completions", new Place(TestLog.TOPIC, 0, 3));
     }
 
     @Test
@@ -158,7 +179,7 @@ class CompletionMatcherTest {
         fresh.change(0, change);
         fresh.leaves();
         fresh.completions();
-        assertThat(((Refuted) fresh.matcher.verdict(true)).code()).isEqualTo("RECON_DIFFERS");
+        assertThat(((Refuted) fresh.matcher.verdict()).code()).isEqualTo("RECON_DIFFERS");
     }
 
     @Test
@@ -209,7 +230,7 @@ class CompletionMatcherTest {
         fresh.log.add(1);
         fresh.change(0, completion -> completion.getAudit().setPartition(9));
         fresh.completions();
-        assertThat(((Refuted) fresh.matcher.verdict(true)).code()).isEqualTo("RECON_POSITION");
+        assertThat(((Refuted) fresh.matcher.verdict()).code()).isEqualTo("RECON_POSITION");
     }
 
     @Test
@@ -219,7 +240,7 @@ class CompletionMatcherTest {
         completions();
         other.completions.forEach(completion -> matcher.completion(place(9), completion, 0));
         leaves();
-        assertThat(matcher.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
         assertThat(matcher.completions()).isEqualTo(2);
     }
 
@@ -236,10 +257,10 @@ class CompletionMatcherTest {
         TestLog newer = new TestLog(0).add(3);
         matcher.completion(place(2), newer.completions.get(2), null);
         assertThat(matcher.waiting()).isZero();
-        assertThat(matcher.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
     }
 
     private void assertRefuted(String code, String what, String expected, String got, Place at) {
-        assertThat(matcher.verdict(true)).isEqualTo(new Refuted(code, what, expected, got, at));
+        assertThat(matcher.verdict()).isEqualTo(new Refuted(code, what, expected, got, at));
     }
 }

@@ -15,6 +15,7 @@ import org.jspecify.annotations.Nullable;
 /// @param checkpoints that were verified
 /// @param completions that were read; those of other partitions do not count
 /// @param matched completions that agree with their leaf
+/// @param expired leaves whose completions are no longer in the topic
 /// @param partitions of the audit topic that were read
 /// @param tailLeaves leaves after the last checkpoint of their log: chained, but under no checkpoint yet
 /// @param signaturesChecked whether a key was given
@@ -27,6 +28,7 @@ public record AuditReport(
         long checkpoints,
         long completions,
         long matched,
+        long expired,
         int partitions,
         long tailLeaves,
         boolean signaturesChecked,
@@ -74,6 +76,9 @@ public record AuditReport(
         } else {
             out.append(line("completions NOT checked (no topic given)"));
         }
+        if (expired > 0) {
+            out.append(line("%d leaves are older than the oldest completion in the topic", expired));
+        }
         if (tailLeaves > 0) {
             out.append(line("%d leaves are newer than the last checkpoint", tailLeaves));
         }
@@ -99,6 +104,7 @@ public record AuditReport(
         field(out, "checkpoints", checkpoints);
         field(out, "completions", completions);
         field(out, "matched", matched);
+        field(out, "expired", expired);
         field(out, "partitions", partitions);
         field(out, "tail_leaves", tailLeaves);
         field(out, "signatures_checked", signaturesChecked);

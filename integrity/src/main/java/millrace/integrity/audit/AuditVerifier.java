@@ -73,6 +73,9 @@ public final class AuditVerifier implements AutoCloseable {
 
     private Verdict verdict() {
         leaves.truncated().forEach(log::truncated);
+        if (matcher != null && completions != null) {
+            matcher.truncated(completions.truncated());
+        }
         readOnce();
         if (matcher != null) {
             matcher.startSettling();
@@ -155,15 +158,17 @@ public final class AuditVerifier implements AutoCloseable {
         if (matcher == null || ofLog instanceof Refuted) {
             return ofLog;
         }
-        Verdict ofCompletions = matcher.verdict(completions != null && completions.truncated().isEmpty());
+        Verdict ofCompletions = matcher.verdict();
         return ofLog.ok() || ofCompletions instanceof Refuted ? ofCompletions : ofLog;
     }
 
     private AuditReport report(Verdict verdict, double seconds) {
         long tail = log.logs().stream().mapToLong(status -> status.size() - status.checkpointed()).sum();
-        return new AuditReport(verdict, log.leaves(), log.checkpoints(), matcher == null ? 0 : matcher.completions(),
-                matcher == null ? 0 : matcher.matched(), leaves.partitionCount(), tail, !options.keys().isEmpty(),
-                matcher != null, log.logs(), seconds);
+        long read = matcher == null ? 0 : matcher.completions();
+        long matched = matcher == null ? 0 : matcher.matched();
+        long expired = matcher == null ? 0 : matcher.expired();
+        return new AuditReport(verdict, log.leaves(), log.checkpoints(), read, matched, expired,
+                leaves.partitionCount(), tail, !options.keys().isEmpty(), matcher != null, log.logs(), seconds);
     }
 
     @Override

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 
 class AuditReportTest {
     private static AuditReport report(Verdict verdict, boolean keys) {
-        return new AuditReport(verdict, 12, 2, 11, 10, 1, 3, keys, true,
+        return new AuditReport(verdict, 12, 2, 11, 10, 4, 1, 3, keys, true,
                 List.of(new LogStatus(new Origin("a", "b", "c", 0, 1), 12, Digest.ZERO, 9)), 1.25);
     }
 
@@ -23,8 +23,8 @@ class AuditReportTest {
     void rendersOneObject() {
         String log = "\"logs\":[{\"origin\":\"a/b/c/0/1\",\"size\":12,\"checkpointed\":9,\"root\":\""
                 + "0".repeat(64) + "\"}],";
-        String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"partitions\":1,"
-                + "\"tail_leaves\":3,\"signatures_checked\":true,\"completions_checked\":true,";
+        String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"expired\":4,"
+                + "\"partitions\":1,\"tail_leaves\":3,\"signatures_checked\":true,\"completions_checked\":true,";
         assertThat(report(Verdict.VERIFIED, true).json())
                 .isEqualTo("{\"verdict\":\"ok\"," + counts + log + "\"seconds\":1.250}");
         assertThat(report(new Undecided("LOG_EMPTY", "\"nothing\"\n"), true).json()).isEqualTo(
@@ -42,6 +42,7 @@ class AuditReportTest {
                 12 leaves in 1 logs of 1 partitions: sequence, chain and hashes checked
                 2 checkpoints: roots checked, signatures NOT checked (no key given)
                 11 completions read, 10 agree with their leaf and open its commitments
+                4 leaves are older than the oldest completion in the topic
                 3 leaves are newer than the last checkpoint
                 verdict: VIOLATED (1.3 s)
                   t-3@4: LOG_X: what: expected aa, got bb
