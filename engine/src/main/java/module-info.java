@@ -3,6 +3,9 @@ module millrace.engine {
     requires static transitive org.jspecify;
     requires com.fasterxml.jackson.databind;
     requires static jdk.incubator.vector;
+    // For tests alone, which are compiled as part of this module: they measure allocation and processor time.
+    requires static java.management;
+    requires static jdk.management;
 
     exports millrace.engine;
 }
