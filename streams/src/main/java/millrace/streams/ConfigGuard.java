@@ -44,7 +44,7 @@ final class ConfigGuard {
             for (String url : value.split(",")) {
                 String scheme = scheme(url.strip());
                 if (!scheme.equals("http") && !scheme.equals("https") && !scheme.equals("mock")) {
-                    throw refused(key, "expected http or https addresses, got " + quoted(url.strip()));
+                    throw refused(key, "expected http or https addresses, got " + quoted(withoutUserInfo(url.strip())));
                 }
             }
         }
@@ -53,6 +53,11 @@ final class ConfigGuard {
                 throw refused(key, "the service sets this itself: exactly-once and the audit log depend on it");
             }
         }
+    }
+
+    /// Addresses for people: without the user and password that they may carry.
+    static String withoutUserInfo(String urls) {
+        return urls.replaceAll("//[^/,]*@", "//");
     }
 
     private static boolean isFile(String value) {

@@ -109,7 +109,8 @@ public final class InferenceService implements AutoCloseable {
         AvroEncoder.open(registry, Prompt.class, config.string("topics.prompts") + "-value", AvroSerdeConfig.of(config.registry()));
         prompts.warm(config.string("topics.prompts") + "-value");
         decoder = own(new RegistryPromptDecoder(prompts));
-        story.accept("schema registry " + config.registry().getOrDefault("schema.registry.url", "") + ": schemas registered");
+        story.accept("schema registry " + ConfigGuard.withoutUserInfo(config.registry().getOrDefault("schema.registry.url", ""))
+                + ": schemas registered");
         ModelCard card = engine.card();
         attest = new AttestProcessor.Shared(
                 new Attestations(card, config, instanceId, signer), new Completions(card), encoders, signer,

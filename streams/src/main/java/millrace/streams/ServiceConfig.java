@@ -140,7 +140,7 @@ public final class ServiceConfig {
         env.forEach((k, v) -> {
             if (k.startsWith(ENV_PREFIX)) {
                 String key = k.substring(ENV_PREFIX.length()).toLowerCase(Locale.ROOT).replace('_', '.');
-                if (DEFINITION.names().contains(key) || key.startsWith(KAFKA_PREFIX) || key.startsWith(REGISTRY_PREFIX)) {
+                if (DEFINITION.names().contains(key) || key.startsWith(KAFKA_PREFIX) || isOfRegistry(key)) {
                     all.put(key, v);
                 }
             }
@@ -158,8 +158,7 @@ public final class ServiceConfig {
             ConfigGuard.check(key, value);
             if (key.startsWith(KAFKA_PREFIX)) {
                 kafka.put(key.substring(KAFKA_PREFIX.length()), value);
-            } else if (key.startsWith(REGISTRY_PREFIX) || key.equals("auto.register.schemas")
-                    || key.startsWith("basic.auth.") || key.startsWith("bearer.auth.")) {
+            } else if (isOfRegistry(key)) {
                 registry.put(key, value);
             } else if (DEFINITION.names().contains(key)) {
                 own.put(key, value);
@@ -175,6 +174,11 @@ public final class ServiceConfig {
                     + config.integer("intake.max.tokens") + "), got " + config.integer("intake.default.max.tokens"));
         }
         return config;
+    }
+
+    private static boolean isOfRegistry(String key) {
+        return key.startsWith(REGISTRY_PREFIX) || key.equals("auto.register.schemas")
+                || key.startsWith("basic.auth.") || key.startsWith("bearer.auth.");
     }
 
     private static String nearest(String key) {

@@ -207,9 +207,14 @@ final class WakeableClients implements KafkaClientSupplier {
 
     @Override
     public Consumer<byte[], byte[]> getConsumer(Map<String, Object> config) {
-        Consumer<byte[], byte[]> consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        return wrap(
+                new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer()),
+                String.valueOf(config.get("client.id")));
+    }
+
+    /// @param clientId the stream thread's name and `-consumer`
+    Consumer<byte[], byte[]> wrap(Consumer<byte[], byte[]> consumer, String clientId) {
         Poll poll = new Poll(consumer);
-        String clientId = String.valueOf(config.get("client.id"));
         byThread.put(clientId.substring(0, clientId.length() - "-consumer".length()), poll);
         return proxy(consumer, poll);
     }

@@ -206,7 +206,7 @@ final class ServiceDriver implements AutoCloseable {
             log.checkpoint(new Verdict.Place("llm.audit.checkpoints", 0, i), checkpoints.get(i).value());
         }
         assertThat(log.violation()).isNull();
-        assertThat(matcher.verdict(true)).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
         if (!leaves.isEmpty()) {
             assertThat(log.verdict()).isEqualTo(Verdict.VERIFIED);
         }
