@@ -1,0 +1,91 @@
+package millrace.streams;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+
+/// `millrace serve` in a JVM of its own, which a test may kill.
+final class ServiceProcess implements AutoCloseable {
+    private final Process process;
+    private final Path log;
+
+    /// @param directory gets the service's log; not its state
+    /// @param jvmFlags beside those that every run has
+    static ServiceProcess start(Path directory, Map<String, String> settings, String... jvmFlags) {
+        List<String> command = new ArrayList<>(List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx256m", "-XX:+UseSerialGC",
+                "--add-modules", "jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED",
+                "--sun-misc-unsafe-memory-access=allow", "-Djava.io.tmpdir=" + directory));
+        command.addAll(List.of(jvmFlags));
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), "millrace.streams.cli.Main", "serve"));
+        settings.forEach((key, value) -> command.addAll(List.of("-D", key + "=" + value)));
+        Path log = directory.resolve("service.log");
+        try {
+            return new ServiceProcess(
+                    new ProcessBuilder(command).redirectErrorStream(true)
+                            .redirectOutput(ProcessBuilder.Redirect.appendTo(log.toFile())).start(),
+                    log);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private ServiceProcess(Process process, Path log) {
+        this.process = process;
+        this.log = log;
+    }
+
+    boolean isAlive() {
+        return process.isAlive();
+    }
+
+    long pid() {
+        return process.pid();
+    }
+
+    /// SIGKILL: no shutdown hook, no flush.
+    void kill() {
+        process.destroyForcibly();
+        exitCode();
+    }
+
+    /// SIGTERM; returns the exit code.
+    int stop() {
+        process.destroy();
+        return exitCode();
+    }
+
+    int exitCode() {
+        try {
+            if (!process.waitFor(60, TimeUnit.SECONDS)) {
+                throw new IllegalStateException("the service did not end within 60 s:\n" + tail());
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException(e);
+        }
+        return process.exitValue();
+    }
+
+    /// The end of what the service said.
+    String tail() {
+        try {
+            List<String> lines = Files.readString(log, StandardCharsets.UTF_8).lines().toList();
+            return lines.subList(Math.max(0, lines.size() - 60), lines.size()).stream().collect(Collectors.joining("\n"));
+        } catch (IOException e) {
+            return e.toString();
+        }
+    }
+
+    @Override
+    public void close() {
+        process.destroyForcibly();
+    }
+}
