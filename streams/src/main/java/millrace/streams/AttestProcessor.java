@@ -117,9 +117,9 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
                         source, completion.getRequestId(), leaf, shared.encoders().completion().encode(completion), now);
             }
             case Outcome.Undecodable undecodable -> {
-                AttestationRecord record = shared.attestations().undecodable(log.state(), undecodable, salt, now);
-                forwardDeadLetter(undecodable, now);
-                leaf(record, new byte[0]);
+                Leaf leaf = Leaf.of(shared.attestations().undecodable(log.state(), undecodable, salt, now));
+                forwardDeadLetter(undecodable, leaf, salt, now);
+                leaf(leaf, new byte[0]);
             }
         }
     }
@@ -133,10 +133,10 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
         leaf(leaf, id);
     }
 
-    private void forwardDeadLetter(Outcome.Undecodable undecodable, long now) {
+    private void forwardDeadLetter(Outcome.Undecodable undecodable, Leaf leaf, byte[] salt, long now) {
         Source source = undecodable.source();
         byte[] value = source.value();
-        Headers headers = EventHeaders.deadLetter(undecodable, maxBytes);
+        Headers headers = EventHeaders.deadLetter(undecodable, log.state(), leaf, salt, maxBytes);
         byte[] cut = value == null || value.length <= maxBytes ? value : java.util.Arrays.copyOf(value, maxBytes);
         byte[] key = source.key() == null || source.key().length > ProducerLimits.MAX_COPIED_BYTES ? null : source.key();
         context.forward(new Record<>(key, new Outgoing(source.partition(), cut), now, headers), DLQ_SINK);

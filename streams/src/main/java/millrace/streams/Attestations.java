@@ -1,11 +1,6 @@
 package millrace.streams;
 
-import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.List;
-import javax.crypto.Mac;
-import javax.crypto.spec.SecretKeySpec;
-import java.security.GeneralSecurityException;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.ModelCard;
@@ -37,7 +32,7 @@ final class Attestations {
     private final String instanceId;
     private final String completionsTopic;
     private final String dlqTopic;
-    private final Mac tenantMac;
+    private final NoteSigner signer;
     private final Hash modelDigest;
     private final Hash buildDigest;
     private final String buildVersion;
@@ -48,23 +43,11 @@ final class Attestations {
         this.instanceId = instanceId;
         this.completionsTopic = config.string("topics.completions");
         this.dlqTopic = config.string("topics.dlq");
-        this.tenantMac = tenantMac(signer);
+        this.signer = signer;
         this.modelDigest = hash(card.modelDigest());
         int space = card.build().indexOf(' ');
         this.buildVersion = space < 0 ? card.build() : card.build().substring(0, space);
         this.buildDigest = space < 0 ? NONE : hash(card.build().substring(space + 1));
-    }
-
-    /// The pseudonyms' key is derived from the log's key: an Ed25519 signature of a fixed text is a secret function of it.
-    private static Mac tenantMac(NoteSigner signer) {
-        try {
-            byte[] key = Digest.sha256(signer.sign("millrace tenant-ref/v1".getBytes(StandardCharsets.UTF_8))).bytes();
-            Mac mac = Mac.getInstance("HmacSHA256");
-            mac.init(new SecretKeySpec(key, "HmacSHA256"));
-            return mac;
-        } catch (GeneralSecurityException e) {
-            throw new IllegalStateException("every JDK has HmacSHA256", e);
-        }
     }
 
     /// A digest given as hexadecimal digits, with or without an algorithm before a colon; zeros for anything else.
@@ -183,8 +166,7 @@ final class Attestations {
                 .setVerdict(AuditVerdict.UNKNOWN);
     }
 
-    private synchronized TenantRef tenant(@Nullable String tenant) {
-        byte[] full = tenantMac.doFinal((tenant == null ? "" : tenant).getBytes(StandardCharsets.UTF_8));
-        return new TenantRef(Arrays.copyOf(full, 16));
+    private TenantRef tenant(@Nullable String tenant) {
+        return signer.tenantRef(tenant == null ? "" : tenant);
     }
 }

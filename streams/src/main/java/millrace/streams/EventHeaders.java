@@ -2,6 +2,7 @@ package millrace.streams;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.HexFormat;
 import java.util.Set;
 import millrace.integrity.Leaf;
 import millrace.integrity.TreeState;
@@ -35,15 +36,20 @@ final class EventHeaders {
         put(headers, "ce_time", Instant.ofEpochMilli(nowMs).toString());
         put(headers, "ce_subject", requestId);
         put(headers, "content-type", "application/avro");
+        attest(headers, log, leaf);
+        return headers;
+    }
+
+    private static void attest(Headers headers, TreeState log, Leaf leaf) {
         put(headers, "attest-origin", log.origin().text());
         put(headers, "attest-epoch", Integer.toString(log.epoch()));
         put(headers, "attest-seq", Long.toString(log.size()));
         put(headers, "attest-leaf", leaf.hash().hex());
-        return headers;
     }
 
-    /// The names that Kafka Streams' own dead-letter queue uses, so that one tool reads both.
-    static Headers deadLetter(Outcome.Undecodable undecodable, int maxBytes) {
+    /// The names that Kafka Streams' own dead-letter queue uses, so that one tool reads both; the position of the leaf,
+    /// and the salt that opens its commitment to the record's bytes.
+    static Headers deadLetter(Outcome.Undecodable undecodable, TreeState log, Leaf leaf, byte[] salt, int maxBytes) {
         Source source = undecodable.source();
         RecordHeaders headers = fitting(source);
         put(headers, DLQ_PREFIX + "exception", undecodable.code());
@@ -51,6 +57,8 @@ final class EventHeaders {
         put(headers, DLQ_PREFIX + "topic", source.topic());
         put(headers, DLQ_PREFIX + "partition", Integer.toString(source.partition()));
         put(headers, DLQ_PREFIX + "offset", Long.toString(source.offset()));
+        attest(headers, log, leaf);
+        put(headers, "attest-salt", HexFormat.of().formatHex(salt));
         if (source.value() != null && source.value().length > maxBytes) {
             put(headers, "millrace-truncated-from-bytes", Integer.toString(source.value().length));
         }

@@ -46,7 +46,7 @@ import picocli.CommandLine.Spec;
         description = "Verifies the audit log of a cluster, from outside.",
         synopsisSubcommandLabel = "COMMAND",
         footer = {"", "Exit codes: 0 ok, 1 violated, 2 cannot be decided, 3 usage or input/output."},
-        subcommands = {AuditCommand.Verify.class, AuditCommand.Prove.class, AuditCommand.CheckProof.class})
+        subcommands = {AuditCommand.Verify.class, AuditCommand.Prove.class, AuditCommand.CheckProof.class, KeygenCommand.class})
 final class AuditCommand implements Callable<Integer> {
     static final int USAGE = 3;
 
