@@ -1,7 +1,7 @@
 package millrace.engine.model;
 
 import java.util.Arrays;
-import millrace.engine.kernel.cpu.ExpMath;
+import millrace.engine.kernel.ExpMath;
 
 /// Chooses the experts of a token and their weights.
 ///

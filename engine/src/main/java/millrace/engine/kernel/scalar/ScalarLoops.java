@@ -5,10 +5,10 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import java.util.Arrays;
 import millrace.engine.kernel.BFloat16;
+import millrace.engine.kernel.ExpMath;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;
-import millrace.engine.kernel.cpu.ExpMath;
 import millrace.engine.kernel.cpu.Loops;
 
 /// The inner loops as their contract says them. Other backends must give these bits.

@@ -9,7 +9,7 @@ import java.util.Arrays;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.VectorOperators;
-import millrace.engine.kernel.cpu.ExpMath;
+import millrace.engine.kernel.ExpMath;
 import millrace.engine.kernel.cpu.Loops;
 
 /// Loops over single values and their sums. What is left over beyond whole groups of 16 is done by the scalar forms.

@@ -1,4 +1,4 @@
-package millrace.engine.kernel.cpu;
+package millrace.engine.kernel;
 
 /// The exponential function of this engine, in F32, with the same bits everywhere.
 ///

@@ -1,4 +1,4 @@
-package millrace.engine.kernel.cpu;
+package millrace.engine.kernel;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
