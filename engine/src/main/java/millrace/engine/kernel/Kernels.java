@@ -9,19 +9,19 @@ import org.jspecify.annotations.Nullable;
 /// depends on the number of rows, on the position of a row in its batch, on threads, or on the machine. Two backends
 /// that keep the contract are interchangeable. `fma(a, b, c)` rounds once; `u = 2⁻²⁴`, `γₙ = n·u / (1 − n·u)`.
 ///
-/// | operation     | order of each result                                                     | error                       |
-/// |---------------|--------------------------------------------------------------------------|-----------------------------|
-/// | project       | from 0, `acc = fma(w[o][k], x[k], acc)`, k ascending; then `+ bias[o]`   | `γₙ₊₁ (Σ│w·x│ + │bias│)`    |
-/// | rmsNorm       | 16 partial sums of squares by fma, partial l takes i ≡ l mod 16          | `(γₙ/₁₆₊₅ / 2 + 3u) │y│`    |
-/// |               | ascending, pairwise tree; scale `(float) (1 / √(sum / n + ε))` in F64    |                             |
-/// |               | from there on; `(x[i] · scale) · w[i]`                                   |                             |
-/// | rotate        | `fma(x₀, cos, −(x₁ · sin))`, `fma(x₁, cos, x₀ · sin)`                    | `3u (│x₀│ + │x₁│)`          |
-/// | swiglu        | `(g / (1 + exp(−g))) · up`, exp as [ExpMath]                             | 5 ulp, or 2⁻¹²⁵             |
-/// | attention     | scores as project over the head's dimensions, `· scale`; less their      | as its parts                |
-/// |               | maximum; exp as [ExpMath]; sum in 16 partials and tree as rmsNorm; from  |                             |
-/// |               | 0, `acc = fma(e[t], v[t][d], acc)`, t ascending; `acc · (1 / sum)`       |                             |
-/// | combine       | from 0, `acc = fma(weight, y, acc)`, ascending by expert; then `+ shared`| `γₖ₊₁ Σ│weight · y│`        |
-/// | add           | one addition                                                             | `u`                         |
+/// | operation | order of each result                                                      | error                    |
+/// |-----------|---------------------------------------------------------------------------|--------------------------|
+/// | project   | from 0, `acc = fma(w[o][k], x[k], acc)`, k ascending; then `+ bias[o]`    | `γₙ₊₁ (Σ│w·x│ + │bias│)` |
+/// | rmsNorm   | 16 partial sums of squares by fma, partial l takes i ≡ l mod 16           | `(γₙ/₁₆₊₅ / 2 + 3u) │y│` |
+/// |           | ascending, pairwise tree; scale `1 / √(sum / n + ε)` in F64, rounded once;|                          |
+/// |           | `(x[i] · scale) · w[i]`                                                   |                          |
+/// | rotate    | `fma(x₀, cos, −(x₁ · sin))`, `fma(x₁, cos, x₀ · sin)`                     | `3u (│x₀│ + │x₁│)`       |
+/// | swiglu    | `(g / (1 + exp(−g))) · up`, exp as [ExpMath]                              | 5 ulp, or 2⁻¹²⁵          |
+/// | attention | scores as project over the head's dimensions, `· scale`; less their       | as its parts             |
+/// |           | maximum; exp as [ExpMath]; sum in 16 partials and tree as rmsNorm; from   |                          |
+/// |           | 0, `acc = fma(e[t], v[t][d], acc)`, t ascending; `acc · (1 / sum)`        |                          |
+/// | combine   | from 0, `acc = fma(weight, y, acc)`, ascending by expert; then `+ shared` | `γₖ₊₁ Σ│weight · y│`     |
+/// | add       | one addition                                                              | `u`                      |
 ///
 /// The tree over 16 partials adds partial `l + 8` to `l` for l < 8, then `l + 4` to `l` for l < 4, then 2, then 1.
 /// NaN and infinities follow IEEE 754 through the same operations; the payload of a NaN is not defined.
@@ -74,8 +74,8 @@ public interface Kernels extends AutoCloseable {
             Rows q,
             Rows out);
 
-    /// The same over latents: a query is a latent part and a rotated part, which meet latent and rotated key as one vector
-    /// of `rank + ropeDim`; the value is the latent.
+    /// The same over latents: a query is a latent part and a rotated part, which meet latent and rotated key as one
+    /// vector of `rank + ropeDim`; the value is the latent.
     ///
     /// @param latentQ `[rows][heads · rank]`
     /// @param q `[rows][heads · headDim]`; the last `ropeDim` dimensions of each head are the rotated part

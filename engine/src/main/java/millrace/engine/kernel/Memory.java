@@ -29,7 +29,7 @@ public final class Memory {
         } catch (OutOfMemoryError e) {
             throw new BackendException(
                     "MEMORY_EXHAUSTED",
-                    "memory for %s: expected %d bytes outside the heap, got \"%s\"; raise -XX:MaxDirectMemorySize or lower the KV budget"
+                    "memory for %s: expected %d bytes outside the heap, got \"%s\"; free memory or lower the KV budget"
                             .formatted(what, bytes, e.getMessage()));
         }
     }

@@ -37,7 +37,8 @@ public final class PagePool implements AutoCloseable {
         long pages = Math.min(budgetBytes / layout.pageBytes(), Integer.MAX_VALUE - 16);
         if (pages < 1) {
             throw new IllegalArgumentException(
-                    "KV cache: expected a budget of at least %d bytes (one page of %d tokens), got %d".formatted(layout.pageBytes(), CacheShape.TOKENS, budgetBytes));
+                    "KV cache: expected a budget of at least %d bytes (one page of %d tokens), got %d"
+                            .formatted(layout.pageBytes(), CacheShape.TOKENS, budgetBytes));
         }
         this.layout = layout;
         pageCount = (int) pages;

@@ -102,8 +102,8 @@ sealed interface Attention {
         }
     }
 
-    /// Multi-head latent attention, always in its absorbed form: queries go into the latent space instead of latents out
-    /// of it. One form for prompts and single tokens, so that bits do not depend on how a prompt was cut.
+    /// Multi-head latent attention, always in its absorbed form: queries go into the latent space instead of latents
+    /// out of it. One form for prompts and single tokens, so that bits do not depend on how a prompt was cut.
     final class Latent implements Attention {
         private final ModelConfig config;
         private final MlaConfig mla;

@@ -8,8 +8,8 @@ import millrace.engine.kernel.ExpMath;
 /// `s = σ(logit)`; the choice is by `s + bias`, the weight by `s` alone:
 ///
 /// 1. With several groups, a group's score is the sum of its two largest `s + bias`; experts outside the `topkGroup`
-///    best groups become `−∞`. (With 0 in place of `−∞`, as old implementations had it, they would win over kept experts
-///    of negative score.)
+///    best groups become `−∞`. (With 0 in place of `−∞`, as old implementations had it, they would win over kept
+///    experts of negative score.)
 /// 2. The `numExpertsPerTok` largest are chosen; of equal ones the lower index.
 /// 3. Weights are divided by their sum plus 1e-20 if `normTopkProb`, then multiplied by `routedScalingFactor`.
 ///
@@ -88,8 +88,8 @@ final class ExpertRouter {
         }
     }
 
-    /// Takes the largest value that is not taken yet, the lowest index of several. With NaN among the values the choice is
-    /// still one of them, always the same, and the NaN goes on to the logits of its row.
+    /// Takes the largest value that is not taken yet, the lowest index of several. With NaN among the values the choice
+    /// is still one of them, always the same, and the NaN goes on to the logits of its row.
     private static int takeLargest(float[] values, boolean[] taken) {
         int best = -1;
         for (int i = 0; i < values.length; i++) {

@@ -31,7 +31,8 @@ final class FeedForward {
     void run(LayerWeights.FeedForward weights, Rows x, int rows, Rows out) {
         switch (weights) {
             case LayerWeights.Mlp mlp -> {
-                kernels.project(projections.clear().add(gate, mlp.gate(), null, x, rows).add(up, mlp.up(), null, x, rows));
+                projections.clear().add(gate, mlp.gate(), null, x, rows).add(up, mlp.up(), null, x, rows);
+                kernels.project(projections);
                 kernels.swiglu(gate, up, rows);
                 kernels.project(projections.clear().add(out, mlp.down(), null, gate, rows));
             }

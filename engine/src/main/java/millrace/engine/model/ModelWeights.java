@@ -16,7 +16,8 @@ import org.jspecify.annotations.Nullable;
 
 /// All weights of a model, repacked for the kernels, in memory outside the heap.
 ///
-/// Matrices keep the precision of the file: BF16 stays BF16, F16 and F32 become F32. The files may be closed afterwards.
+/// Matrices keep the precision of the file: BF16 stays BF16, F16 and F32 become F32. The files may be closed
+/// afterwards.
 public final class ModelWeights implements AutoCloseable {
     private final Arena arena;
     private final Matrix embedding;

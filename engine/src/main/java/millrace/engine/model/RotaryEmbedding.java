@@ -2,8 +2,9 @@ package millrace.engine.model;
 
 /// The rotary embedding of a model: frequencies and what they turn a position into.
 ///
-/// Frequencies, angles, cosines and sines are F64 and rounded to F32 once: the angle of a position beyond a million would
-/// have lost its last digits in F32. Cosine and sine are those of [SinCos]. Frequency `i` of `r/2` is `theta^(−2i/r)`, then scaled:
+/// Frequencies, angles, cosines and sines are F64 and rounded to F32 once: the angle of a position beyond a million
+/// would have lost its last digits in F32. Cosine and sine are those of [SinCos]. Frequency `i` of `r/2` is
+/// `theta^(−2i/r)`, then scaled:
 ///
 /// - **YaRN**, `d(β) = r · ln(L₀ / 2πβ) / (2 ln θ)`: between `low = ⌊d(betaFast)⌋` and `high = ⌈d(betaSlow)⌉` a ramp
 ///   leads from the frequency itself to the frequency divided by `factor`. Cosine and sine are multiplied by the

@@ -2,9 +2,9 @@ package millrace.engine.model;
 
 /// Sine and cosine of an angle in F64, the same bits everywhere, without an allocation.
 ///
-/// `n = round(x · 2/π)`, `r = x − n · π/2` by three fmas with π/2 in three parts, then the Taylor polynomials up to `r¹⁵`
-/// and `r¹⁶`, whose rest is below 2⁻⁵⁵ for `│r│ ≤ π/4`. Absolute error below 10⁻¹⁵ for `│x│ ≤ 2³⁰`, the angles of every
-/// position that an int holds but the last few.
+/// `n = round(x · 2/π)`, `r = x − n · π/2` by three fmas with π/2 in three parts, then the Taylor polynomials up to
+/// `r¹⁵` and `r¹⁶`, whose rest is below 2⁻⁵⁵ for `│r│ ≤ π/4`. Absolute error below 10⁻¹⁵ for `│x│ ≤ 2³⁰`, the angles of
+/// every position that an int holds but the last few.
 ///
 /// [StrictMath] has the same bits everywhere too, but makes an object for each angle above π/4, and [Math] may differ
 /// from platform to platform.

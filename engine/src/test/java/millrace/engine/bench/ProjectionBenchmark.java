@@ -16,7 +16,7 @@ import millrace.engine.kernel.cpu.ThreadTeam;
 /// Matrix products over BF16 weights far larger than any cache, beside a loop that only reads the same bytes.
 ///
 /// ```
-/// java -XX:MaxDirectMemorySize=4g --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
+/// java --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
 ///      -cp … millrace.engine.bench.ProjectionBenchmark [threads] [MiB of weights] [rounds]
 /// ```
 ///

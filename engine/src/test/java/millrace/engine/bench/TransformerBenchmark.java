@@ -24,7 +24,7 @@ import millrace.engine.weights.ModelFiles;
 /// Prefill and decode of a whole model, beside a loop that reads as many bytes as the weights of a step have.
 ///
 /// ```
-/// java -XX:MaxDirectMemorySize=8g --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
+/// java --add-modules jdk.incubator.vector --enable-native-access=ALL-UNNAMED \
 ///      -cp … millrace.engine.bench.TransformerBenchmark DIR [threads] [kv format] [rounds]
 /// ```
 ///

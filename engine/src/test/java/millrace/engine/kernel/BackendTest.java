@@ -28,7 +28,8 @@ final class BackendTest {
     @Test
     void vectorAskedForAndMissingShouldStopTheStart() {
         assertThatThrownBy(() -> Backend.open("vector", 1, false))
-                .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("BACKEND_UNAVAILABLE"))
+                .isInstanceOfSatisfying(
+                        BackendException.class, e -> assertThat(e.code()).isEqualTo("BACKEND_UNAVAILABLE"))
                 .hasMessage("backend \"vector\": expected the module jdk.incubator.vector in this JVM, got none; "
                         + "start java with --add-modules jdk.incubator.vector");
     }

@@ -29,7 +29,9 @@ final class KvLayoutTest {
     void blocksShouldBeAlignedAndNotOverlap() {
         for (KvFormat format : KvFormat.values()) {
             for (KvLayout layout : new KvLayout[] {
-                KvLayout.grouped(format, 3, 2, 17), KvLayout.latent(format, 3, 130, 9), KvLayout.grouped(format, 1, 1, 1)
+                KvLayout.grouped(format, 3, 2, 17),
+                KvLayout.latent(format, 3, 130, 9),
+                KvLayout.grouped(format, 1, 1, 1)
             }) {
                 long end = 0;
                 for (int layer = 0; layer < layout.layers(); layer++) {

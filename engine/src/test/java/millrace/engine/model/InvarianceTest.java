@@ -94,7 +94,8 @@ final class InvarianceTest {
         }
     }
 
-    /// Position 33 computed as one row among rows of other sequences, each at its own position, some in longer segments.
+    /// Position 33 computed as one row among rows of other sequences, each at its own position, some in longer
+    /// segments.
     private static int[] inCompany(ModelRun run, int others) {
         PageTable[] tables = new PageTable[others + 1];
         for (int i = 0; i < tables.length; i++) {

@@ -16,7 +16,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/// Whole checkpoints against PyTorch: ranks and logits along greedy paths, all logits of a prompt, likelihood of a text.
+/// Whole checkpoints against PyTorch: ranks and logits along greedy paths, all logits of a prompt, likelihood of a
+/// text.
 final class ModelGoldenTest {
     @ParameterizedTest
     @ValueSource(strings = {"glm-tiny", "kimi-tiny", "llama-tiny", "qwen3-tiny"})

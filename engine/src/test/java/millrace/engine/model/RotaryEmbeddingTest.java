@@ -87,7 +87,8 @@ final class RotaryEmbeddingTest {
         try (Backend backend = Backend.open("auto", 1)) {
             backend.kernels().rotate(x, 1, 2, 10, 1, angles, interleaved);
         }
-        JsonNode golden = UNITS.get("rope_pos3_x1..8_inv[1,.5,.25,.125]").get(interleaved ? "interleaved" : "half_split");
+        JsonNode golden =
+                UNITS.get("rope_pos3_x1..8_inv[1,.5,.25,.125]").get(interleaved ? "interleaved" : "half_split");
         for (int i = 0; i < 8; i++) {
             assertThat(x.values()[11 + i]).isCloseTo(golden.get(i).floatValue(), within(2e-6f));
         }

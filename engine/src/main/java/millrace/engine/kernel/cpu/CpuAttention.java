@@ -12,8 +12,8 @@ import org.jspecify.annotations.Nullable;
 ///
 /// A query is one head of one row. Queries of a segment and KV head are numbered row by row, so that their positions
 /// ascend. A unit goes over the pages twice, first for scores, then for the weighted sums, and decodes each page once
-/// per pass for all of its queries. Between the passes stands the softmax over whole rows of scores: no running maximum,
-/// so the order of additions does not depend on where a page or a tile ends.
+/// per pass for all of its queries. Between the passes stands the softmax over whole rows of scores: there is no
+/// running maximum, so the order of additions does not depend on where a page or a tile ends.
 final class CpuAttention implements ThreadTeam.Task {
     private static final int PAGE = CacheShape.TOKENS;
     private static final int GROUPED_TILE = 16;
@@ -162,8 +162,9 @@ final class CpuAttention implements ThreadTeam.Task {
             int values = decodeValues(block, b.page(segment, from) + blockOffset, s.decoded);
             for (int i = skipped(from, start, first); i < count; i++) {
                 int tokens = Math.min(PAGE, start + (first + i) / group + 1 - from);
+                int scores = i * stride + from;
                 loops.accumulate(
-                        s.scores, i * stride + from, tokens, s.decoded, values, valueLanes, s.accumulators, i * valueLanes);
+                        s.scores, scores, tokens, s.decoded, values, valueLanes, s.accumulators, i * valueLanes);
             }
         }
         scatter(b.firstRow(segment), head, first, count, s);
@@ -212,10 +213,10 @@ final class CpuAttention implements ThreadTeam.Task {
             case CacheShape.Latent l -> {
                 int latents = decodeLatents(l, address, decoded);
                 int ropes = latents + PAGE * valueLanes;
-                loops.decode(
-                        l.ropeFormat(), address + l.ropeOffset(), PAGE, l.ropeLanes(), 0, l.ropeLanes(), decoded, ropes);
+                int lanes = l.ropeLanes();
+                loops.decode(l.ropeFormat(), address + l.ropeOffset(), PAGE, lanes, 0, lanes, decoded, ropes);
                 transpose(decoded, latents, valueLanes, l.rank(), 0);
-                transpose(decoded, ropes, l.ropeLanes(), l.ropeDim(), PAGE * l.rank());
+                transpose(decoded, ropes, lanes, l.ropeDim(), PAGE * l.rank());
             }
         }
     }

@@ -34,8 +34,8 @@ public interface Loops {
     /// Replaces scores by `exp(scale · s − max(scale · s))` and returns their sum (partials and tree as above).
     float softmax(float[] scores, int offset, int n, float scale, float[] partials);
 
-    /// Decodes a tile into `out[(d · lanes) + lane]`, lanes `[laneFrom, laneTo)`, both multiples of 16; `depth` is rounded
-    /// up to whole words.
+    /// Decodes a tile into `out[(d · lanes) + lane]`, lanes `[laneFrom, laneTo)`, both multiples of 16; `depth` is
+    /// rounded up to whole words.
     void decode(TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset);
 
     /// Multiplies 16 lanes of each depth: `x[16 d + l] *= scales[l]`.
@@ -57,7 +57,8 @@ public interface Loops {
             int sStride);
 
     /// `acc[aOffset + d] = fma(p[pOffset + t], values[vOffset + t · lanes + d], acc[aOffset + d])` for t ascending.
-    void accumulate(float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset);
+    void accumulate(
+            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset);
 
     /// Adds 16 partial sums in the fixed tree: `l + 8` to `l`, then 4, 2, 1. Overwrites them.
     static float tree(float[] partials) {

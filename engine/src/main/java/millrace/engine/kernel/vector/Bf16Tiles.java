@@ -13,10 +13,10 @@ import jdk.incubator.vector.IntVector;
 
 /// Tiles of BF16 weights: four vectors of outputs by one, two or four rows of input.
 ///
-/// A vector holds a panel's 16 outputs, or a part of them on narrower machines: `w0 … w3` are the addresses of four such
-/// parts at the first depth, and a depth pair later stands 64 bytes on. Each output is one chain of fmas over ascending
-/// depth. Several chains run at once because one would wait for itself; four panels, because a core fetches more from
-/// memory when it reads several streams.
+/// A vector holds a panel's 16 outputs, or a part of them on narrower machines: `w0 … w3` are the addresses of four
+/// such parts at the first depth, and a depth pair later stands 64 bytes on. Each output is one chain of fmas over
+/// ascending depth. Several chains run at once because one would wait for itself; four panels, because a core fetches
+/// more from memory when it reads several streams.
 final class Bf16Tiles {
     private Bf16Tiles() {}
 

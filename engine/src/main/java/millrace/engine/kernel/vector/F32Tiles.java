@@ -9,8 +9,8 @@ import jdk.incubator.vector.FloatVector;
 
 /// Tiles of F32 weights: four vectors of outputs by one, two or four rows of input.
 ///
-/// A vector holds a panel's 16 outputs, or a part of them on narrower machines: `w0 … w3` are the addresses of four such
-/// parts at the first depth, and a depth later stands 64 bytes on. Each output is one chain of fmas over ascending
+/// A vector holds a panel's 16 outputs, or a part of them on narrower machines: `w0 … w3` are the addresses of four
+/// such parts at the first depth, and a depth later stands 64 bytes on. Each output is one chain of fmas over ascending
 /// depth. Several chains run at once because one would wait for itself; four panels, because a core fetches more from
 /// memory when it reads several streams.
 final class F32Tiles {

@@ -47,7 +47,17 @@ public final class VectorLoops implements Loops {
     }
 
     private static void bf16(
-            long w0, long w1, long w2, long w3, float[] x, int from, int stride, int pairs, int rows, float[] out, int o) {
+            long w0,
+            long w1,
+            long w2,
+            long w3,
+            float[] x,
+            int from,
+            int stride,
+            int pairs,
+            int rows,
+            float[] out,
+            int o) {
         int r = 0;
         for (; r + 3 <= rows; r += 4) {
             int x0 = from + r * stride;
@@ -64,7 +74,17 @@ public final class VectorLoops implements Loops {
     }
 
     private static void f32(
-            long w0, long w1, long w2, long w3, float[] x, int from, int stride, int depth, int rows, float[] out, int o) {
+            long w0,
+            long w1,
+            long w2,
+            long w3,
+            float[] x,
+            int from,
+            int stride,
+            int depth,
+            int rows,
+            float[] out,
+            int o) {
         int r = 0;
         for (; r + 3 <= rows; r += 4) {
             int x0 = from + r * stride;
@@ -153,8 +173,8 @@ public final class VectorLoops implements Loops {
         for (int part = 0; part < 16; part += L) {
             int i = 0;
             for (; i + 4 <= queries; i += 4) {
-                VectorAttention.scoreFour(
-                        q, qOffset + i * qStride, qStride, keys, part, depth, scores, sOffset + i * sStride + part, sStride);
+                int s = sOffset + i * sStride + part;
+                VectorAttention.scoreFour(q, qOffset + i * qStride, qStride, keys, part, depth, scores, s, sStride);
             }
             for (; i < queries; i++) {
                 VectorAttention.scoreOne(

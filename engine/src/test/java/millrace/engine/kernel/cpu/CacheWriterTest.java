@@ -71,7 +71,8 @@ final class CacheWriterTest {
                 case F32 -> assertThat(back[i]).isEqualTo(stored[i]);
                 case BF16 ->
                     assertThat(back[i]).isEqualTo(BFloat16.toFloat(BFloat16.fromFloat(stored[i])));
-                case INT8 -> assertThat(back[i]).as("value %d, seed %d", i, SEED).isCloseTo(stored[i], within(amax / 253));
+                case INT8 ->
+                    assertThat(back[i]).as("value %d, seed %d", i, SEED).isCloseTo(stored[i], within(amax / 253));
             }
         }
     }

@@ -44,8 +44,8 @@ final class VectorLoopsTest {
         }
     }
 
-    /// What the compiler does not turn into vectors is slower than plain loops; the best of many short runs tells it even
-    /// on a crowded machine.
+    /// What the compiler does not turn into vectors is slower than plain loops; the best of many short runs tells it
+    /// even on a crowded machine.
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 4, 16})
     void projectionShouldBeMuchFasterThanTheSpecification(int rows) {
