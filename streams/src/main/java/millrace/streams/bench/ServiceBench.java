@@ -64,7 +64,7 @@ public final class ServiceBench {
             settings.put("topics.partitions", "4");
             settings.putAll(overrides);
             ServiceConfig config = ServiceConfig.of(settings);
-            try (InferenceService service = InferenceService.start(config, c -> new NoOpEngine(), true, line -> {})) {
+            try (InferenceService _ = InferenceService.start(config, c -> new NoOpEngine(), true, line -> {})) {
                 return measure(config);
             }
         }

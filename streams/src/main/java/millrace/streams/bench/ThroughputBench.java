@@ -74,7 +74,7 @@ public final class ThroughputBench {
             settings.putAll(overrides);
             ServiceConfig config = ServiceConfig.of(settings);
             TextEngine engine = opener.open(config);
-            try (InferenceService service = InferenceService.start(config, c -> engine, true, line -> {})) {
+            try (InferenceService _ = InferenceService.start(config, c -> engine, true, line -> {})) {
                 return measure(config, engine);
             }
         }
