@@ -29,9 +29,14 @@ final class LatentAttentionTest {
     Path dir;
 
     @ParameterizedTest
-    @ValueSource(strings = {"kimi_k2", "glm4_moe_lite"})
+    @ValueSource(strings = {"kimi_k2", "glm4_moe_lite", "kimi_k2 in its real dimensions"})
     void absorbedFormShouldAgreeWithTheExpandedOne(String name) throws IOException {
-        TinyModel.of(name).withoutMtp().write(dir);
+        TinyModel model = TinyModel.of(name.split(" ")[0]).withoutMtp();
+        if (name.contains("real")) {
+            model.with("kv_lora_rank", 512).with("qk_nope_head_dim", 128).with("qk_rope_head_dim", 64);
+            model.with("v_head_dim", 128);
+        }
+        model.write(dir);
         try (Backend backend = Backend.open("auto", 2);
                 ModelFiles files = ModelFiles.open(dir)) {
             ModelConfig config = ModelConfig.read(files);

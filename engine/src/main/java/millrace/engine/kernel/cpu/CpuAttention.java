@@ -8,7 +8,7 @@ import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.TileFormat;
 import org.jspecify.annotations.Nullable;
 
-/// Attention as a task: a unit is up to [#tile] queries of one segment and KV head.
+/// Attention as a task: a unit is a tile of queries of one segment and KV head.
 ///
 /// A query is one head of one row. Queries of a segment and KV head are numbered row by row, so that their positions
 /// ascend. A unit goes over the pages twice, first for scores, then for the weighted sums, and decodes each page once
@@ -17,8 +17,9 @@ import org.jspecify.annotations.Nullable;
 final class CpuAttention implements ThreadTeam.Task {
     private static final int PAGE = CacheShape.TOKENS;
     private static final int GROUPED_TILE = 16;
-    // Decoding a latent costs more, and many heads share it.
+    // Decoding a latent costs more, and many heads share it: large tiles, but enough of them for every thread.
     private static final int LATENT_TILE = 32;
+    private static final int SMALLEST_TILE = 8;
 
     private final Loops loops;
     private final Scratch[] scratch;
@@ -30,6 +31,7 @@ final class CpuAttention implements ThreadTeam.Task {
     private long layerOffset;
     private int kvHeads;
     private int group;
+    private int tile;
     private int keyDim;
     private int valueDim;
     private int valueLanes;
@@ -65,6 +67,7 @@ final class CpuAttention implements ThreadTeam.Task {
         q = queries;
         ropeQ = null;
         kvHeads = kv;
+        tile = GROUPED_TILE;
         return prepare(cacheBatch, offset, heads, factor, result);
     }
 
@@ -90,6 +93,7 @@ final class CpuAttention implements ThreadTeam.Task {
         q = latentQueries;
         ropeQ = queries;
         kvHeads = 1;
+        tile = latentTile(cacheBatch, heads);
         return prepare(cacheBatch, offset, heads, factor, result);
     }
 
@@ -110,12 +114,17 @@ final class CpuAttention implements ThreadTeam.Task {
         return units;
     }
 
-    private int tile() {
-        return shape instanceof CacheShape.Latent ? LATENT_TILE : GROUPED_TILE;
+    private int latentTile(CacheBatch cacheBatch, int heads) {
+        int queries = 0;
+        for (int s = 0; s < cacheBatch.count(); s++) {
+            queries += cacheBatch.rows(s) * heads;
+        }
+        int share = (queries + scratch.length - 1) / scratch.length;
+        return Math.clamp((share + 3) / 4 * 4, SMALLEST_TILE, LATENT_TILE);
     }
 
     private int tiles(int rows) {
-        return (rows * group + tile() - 1) / tile();
+        return (rows * group + tile - 1) / tile;
     }
 
     @Override
@@ -127,8 +136,8 @@ final class CpuAttention implements ThreadTeam.Task {
         }
         int inSegment = unit - firstUnit[segment];
         int head = inSegment % kvHeads;
-        int first = inSegment / kvHeads * tile();
-        int count = Math.min(tile(), b.rows(segment) * group - first);
+        int first = inSegment / kvHeads * tile;
+        int count = Math.min(tile, b.rows(segment) * group - first);
         attend(b, segment, head, first, count, scratch[thread]);
     }
 
