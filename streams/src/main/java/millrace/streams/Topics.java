@@ -1,5 +1,6 @@
 package millrace.streams;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -13,11 +14,13 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /// Creates the service's topics, and refuses to start on topics that are weaker than its promises.
 final class Topics {
     /// Half a year and a few days: what the strictest rule that we know asks of logs.
     private static final long AUDIT_RETENTION_MS = 184L * 86_400_000L;
+    private static final Duration VISIBLE_WITHIN = Duration.ofSeconds(30);
 
     /// A topic that is missing, or set up in a way that would break a promise.
     static final class UnsafeTopicException extends RuntimeException {
@@ -55,6 +58,7 @@ final class Topics {
         }
         if (!missing.isEmpty()) {
             create(admin, missing);
+            awaitVisible(admin, names);
         }
         check(admin, names, prompts, audit);
         return "%s (%d partitions) -> %s, %s".formatted(prompts, partitions, config.string("topics.completions"), audit);
@@ -76,6 +80,33 @@ final class Topics {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new KafkaException("interrupted while creating topics " + names, e);
+        }
+    }
+
+    /// A broker that answers now may not have heard of the new topics yet.
+    private static void awaitVisible(Admin admin, List<String> names) {
+        long until = System.nanoTime() + VISIBLE_WITHIN.toNanos();
+        while (true) {
+            try {
+                admin.describeTopics(names).allTopicNames().get();
+                return;
+            } catch (ExecutionException e) {
+                if (!(e.getCause() instanceof UnknownTopicOrPartitionException) || System.nanoTime() > until) {
+                    throw new KafkaException("topics " + names + " were created but do not appear: " + e.getCause().getMessage(), e.getCause());
+                }
+                pause();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new KafkaException("interrupted while waiting for topics " + names, e);
+            }
+        }
+    }
+
+    private static void pause() {
+        try {
+            Thread.sleep(50);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
     }
 

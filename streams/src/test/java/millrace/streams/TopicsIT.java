@@ -1,0 +1,129 @@
+package millrace.streams;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import millrace.integrity.IntegrityException;
+import millrace.streams.embedded.EmbeddedBroker;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+
+/// What the service makes of topics that are missing, or weaker than its promises.
+class TopicsIT {
+    private static EmbeddedBroker broker;
+    private static Admin admin;
+
+    @BeforeAll
+    static void start() {
+        broker = EmbeddedBroker.ephemeral("127.0.0.1", 0);
+        admin = Admin.create(Map.of("bootstrap.servers", broker.bootstrap()));
+    }
+
+    @AfterAll
+    static void stop() {
+        admin.close();
+        broker.close();
+    }
+
+    /// Settings with five topics of the test's own.
+    private static Map<String, String> settings(String prefix) {
+        Map<String, String> settings = new HashMap<>(Map.of(
+                "kafka.bootstrap.servers", broker.bootstrap(), "topics.replication.factor", "1", "audit.single.node", "true",
+                "topics.partitions", "2"));
+        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "dlq")) {
+            settings.put("topics." + topic, prefix + "." + topic);
+        }
+        return settings;
+    }
+
+    private static Topics topics(Map<String, String> settings) {
+        return new Topics(ServiceConfig.of(settings));
+    }
+
+    private static void create(String name, int partitions, Map<String, String> config) throws Exception {
+        admin.createTopics(List.of(new NewTopic(name, partitions, (short) 1).configs(config))).all().get(30, TimeUnit.SECONDS);
+        while (!admin.listTopics().names().get(30, TimeUnit.SECONDS).contains(name)) {
+            Thread.sleep(20);
+        }
+    }
+
+    @Test
+    void createsWhatIsMissingAndAcceptsItAtTheNextStart() throws Exception {
+        Map<String, String> settings = settings("new");
+        String story = topics(settings).ensure(admin);
+        assertThat(story).isEqualTo("new.prompts (2 partitions) -> new.completions, new.audit");
+        assertThat(topics(settings).ensure(admin)).isEqualTo(story);
+        Map<String, TopicDescription> found =
+                admin.describeTopics(List.of("new.prompts", "new.audit", "new.dlq")).allTopicNames().get(30, TimeUnit.SECONDS);
+        assertThat(found.values()).extracting(topic -> topic.partitions().size()).containsExactly(2, 2, 2);
+    }
+
+    @Test
+    void followsTheNumberOfPartitionsOfAnExistingPromptsTopic() throws Exception {
+        create("own.prompts", 3, Map.of());
+        assertThat(topics(settings("own")).ensure(admin)).isEqualTo("own.prompts (3 partitions) -> own.completions, own.audit");
+        assertThat(admin.describeTopics(List.of("own.audit")).allTopicNames().get(30, TimeUnit.SECONDS).get("own.audit").partitions())
+                .hasSize(3);
+    }
+
+    @Test
+    void refusesToStartWithoutTopicsThatItMayNotCreate() throws Exception {
+        Map<String, String> settings = settings("missing");
+        settings.put("topics.create", "false");
+        create("missing.prompts", 1, Map.of());
+        assertThatThrownBy(() -> topics(settings).ensure(admin)).isInstanceOf(Topics.UnsafeTopicException.class)
+                .hasMessage("TOPIC_MISSING: topics [missing.completions, missing.audit, missing.checkpoints, missing.dlq] do not exist;"
+                        + " create them, or set topics.create=true");
+    }
+
+    @Test
+    void refusesOneTopicForTwoPurposes() {
+        Map<String, String> settings = settings("same");
+        settings.put("topics.dlq", "same.audit");
+        assertThatThrownBy(() -> topics(settings).ensure(admin))
+                .hasMessage("CONFIG_TOPICS: topics.*: expected five different topics, got [same.prompts, same.completions, same.audit,"
+                        + " same.checkpoints, same.audit]");
+    }
+
+    @Test
+    void refusesFewerPartitionsThanThePromptsHave() throws Exception {
+        create("few.prompts", 3, Map.of());
+        create("few.completions", 2, Map.of());
+        assertThatThrownBy(() -> topics(settings("few")).ensure(admin))
+                .hasMessage("TOPIC_PARTITIONS: topic few.completions: expected at least as many partitions as few.prompts (3), got 2; add"
+                        + " partitions");
+    }
+
+    @Test
+    void refusesAnAuditTopicThatIsCompacted() throws Exception {
+        create("compact.audit", 2, Map.of("cleanup.policy", "compact", "retention.ms", "-1"));
+        assertThatThrownBy(() -> topics(settings("compact")).ensure(admin))
+                .isInstanceOfSatisfying(IntegrityException.class, e -> assertThat(e.code()).isEqualTo("AUDIT_TOPIC_UNSAFE"))
+                .hasMessageContaining("topic compact.audit: cleanup.policy: expected delete, got compact");
+    }
+
+    @Test
+    void refusesAnAuditTopicThatForgetsTooSoon() throws Exception {
+        create("short.audit", 2, Map.of("retention.ms", "60000"));
+        assertThatThrownBy(() -> topics(settings("short")).ensure(admin))
+                .isInstanceOfSatisfying(IntegrityException.class, e -> assertThat(e.code()).isEqualTo("AUDIT_TOPIC_UNSAFE"))
+                .hasMessageContaining("topic short.audit: retention.ms: expected -1 or at least 15897600000, got 60000");
+    }
+
+    @Test
+    void refusesAReplicationFactorOfOneUnlessItIsASingleNode() {
+        Map<String, String> settings = settings("single");
+        settings.put("audit.single.node", "false");
+        assertThatThrownBy(() -> topics(settings).ensure(admin))
+                .isInstanceOfSatisfying(IntegrityException.class, e -> assertThat(e.code()).isEqualTo("AUDIT_TOPIC_UNSAFE"))
+                .hasMessageContaining("topic single.audit: replicas: expected at least 3, got 1");
+    }
+}
