@@ -1,7 +1,8 @@
 package millrace.streams;
 
+import java.nio.ByteBuffer;
 import java.util.Map;
-import java.util.OptionalInt;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -11,20 +12,31 @@ import millrace.streams.registry.AvroDecoder;
 import millrace.streams.registry.DecodeException;
 import millrace.streams.registry.RegistryException;
 import org.apache.kafka.common.header.Header;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /// Reads prompts through the schema registry, without ever making the stream thread wait for it.
 ///
-/// A schema id that is not cached is fetched on a thread of its own; until the answer is there the prompt is
-/// "not readable yet". A registry that is down is no fault of the prompt.
+/// The first record of a schema that is not cached is decoded on a thread of its own, which brings the schema into the
+/// cache; until that is done the prompt is "not readable yet". A registry that is down is no fault of the prompt.
 final class RegistryPromptDecoder implements PromptDecoder, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(RegistryPromptDecoder.class);
-    private static final String GUID_HEADER = "__value_schema_id";
+    private static final String SCHEMA_HEADER = "__value_schema_id";
+    private static final int ID_BYTES = 5;
+    private static final int MAX_HEADERS = 1_000;
     private static final long WARN_EVERY_NANOS = 30_000_000_000L;
 
+    /// What the registry has said of a schema: nothing yet, that there is one, or that there is none.
+    private record Answer(boolean given, @Nullable DecodeException refusal) {
+        static final Answer NONE = new Answer(false, null);
+        static final Answer KNOWN = new Answer(true, null);
+    }
+
     private final AvroDecoder<Prompt> decoder;
-    private final Map<Integer, Boolean> fetching = new ConcurrentHashMap<>();
+    /// By the bytes that name the schema: a header's value, or the first bytes of a record.
+    private final Map<ByteBuffer, Answer> asked = new ConcurrentHashMap<>();
+    private final Set<ByteBuffer> knownHeaders = ConcurrentHashMap.newKeySet();
     private final ExecutorService executor = Executors.newSingleThreadExecutor(task -> {
         Thread thread = new Thread(task, "schema-fetch");
         thread.setDaemon(true);
@@ -38,16 +50,14 @@ final class RegistryPromptDecoder implements PromptDecoder, AutoCloseable {
 
     @Override
     public Prompt decode(Source source) {
-        Header guid = source.headers().lastHeader(GUID_HEADER);
+        byte[] value = source.value();
+        Header header = source.headers().lastHeader(SCHEMA_HEADER);
+        byte[] schema = header == null ? null : header.value();
         try {
-            if (guid != null) {
-                return decoder.decode(source.value(), guid.value());
+            if (value != null && !isKnown(value, schema)) {
+                ask(value, schema);
             }
-            OptionalInt unknown = decoder.unknownId(source.value());
-            if (unknown.isPresent() && !answered(unknown.getAsInt())) {
-                throw new RegistryUnavailableException("schema id " + unknown.getAsInt() + " is being asked for");
-            }
-            return decoder.decode(source.value());
+            return decoder.decode(value, schema);
         } catch (DecodeException e) {
             throw new UndecodableException(e.code(), e.getMessage());
         } catch (RegistryException e) {
@@ -55,37 +65,60 @@ final class RegistryPromptDecoder implements PromptDecoder, AutoCloseable {
         }
     }
 
-    /// Whether the registry has said what it knows of this id; if not, it is being asked.
-    private boolean answered(int id) {
-        Boolean done = fetching.putIfAbsent(id, false);
-        if (done == null) {
+    private boolean isKnown(byte[] value, byte @Nullable [] schema) {
+        return schema == null ? decoder.unknownId(value).isEmpty() : knownHeaders.contains(ByteBuffer.wrap(schema));
+    }
+
+    /// Returns once the schema is in the cache.
+    ///
+    /// @throws DecodeException when there is none
+    /// @throws RegistryUnavailableException while the registry is being asked
+    private void ask(byte[] value, byte @Nullable [] schema) {
+        ByteBuffer name = schema == null ? ByteBuffer.wrap(value, 0, ID_BYTES).slice() : ByteBuffer.wrap(schema);
+        Answer answer = asked.putIfAbsent(name, Answer.NONE);
+        if (answer == null) {
             try {
-                executor.execute(() -> fetch(id));
+                executor.execute(() -> fetch(name, value, schema));
             } catch (RejectedExecutionException e) {
-                fetching.remove(id);
+                asked.remove(name);
             }
-            return false;
         }
-        if (done) {
-            fetching.remove(id);
+        if (answer == null || !answer.given()) {
+            throw new RegistryUnavailableException("the schema registry is being asked for a schema");
         }
-        return done;
+        asked.remove(name);
+        if (answer.refusal() != null) {
+            throw answer.refusal();
+        }
+        if (schema != null) {
+            if (knownHeaders.size() >= MAX_HEADERS) {
+                knownHeaders.clear();
+            }
+            knownHeaders.add(name);
+        }
     }
 
-    private void fetch(int id) {
+    private void fetch(ByteBuffer name, byte[] value, byte @Nullable [] schema) {
         try {
-            decoder.fetch(id);
-            fetching.put(id, true);
+            decoder.decode(value, schema);
+            asked.put(name, Answer.KNOWN);
+        } catch (DecodeException e) {
+            // Any other code is about this record, whose schema is in the cache now.
+            boolean noSchema = e.code().equals("SCHEMA_UNKNOWN_ID") || e.code().equals("SCHEMA_MAGIC");
+            asked.put(name, noSchema ? new Answer(true, e) : Answer.KNOWN);
         } catch (RegistryException e) {
-            fetching.remove(id);
-            warn(id, e);
+            asked.remove(name);
+            warn(e);
+        } catch (RuntimeException e) {
+            asked.remove(name);
+            LOG.error("a schema could not be fetched", e);
         }
     }
 
-    private synchronized void warn(int id, RegistryException e) {
+    private synchronized void warn(RegistryException e) {
         if (System.nanoTime() - warnedAtNanos >= WARN_EVERY_NANOS) {
             warnedAtNanos = System.nanoTime();
-            LOG.warn("prompts of schema id {} are kept until the schema registry answers: {}", id, e.getMessage());
+            LOG.warn("prompts of an unknown schema are kept until the schema registry answers: {}", e.getMessage());
         }
     }
 

@@ -158,6 +158,7 @@ class InferenceTopologyTest {
         byte[] id = java.util.Arrays.copyOf(wire, 5);
         headers.add("__value_schema_id", id);
         service.sendRaw("k".getBytes(StandardCharsets.UTF_8), java.util.Arrays.copyOfRange(wire, 5, wire.length), headers);
+        await(() -> !service.engine.submitted.isEmpty());
         service.answerAll();
         assertThat(service.completion(0).getText()).isEqualTo("answer to q");
         assertThat(service.completions.getFirst().headers().lastHeader("__value_schema_id")).isNull();
