@@ -2,6 +2,8 @@ package millrace.engine.kernel;
 
 import millrace.engine.BackendException;
 import millrace.engine.kernel.cpu.CpuKernels;
+import millrace.engine.kernel.cpu.Loops;
+import millrace.engine.kernel.cpu.WarmingLoops;
 import millrace.engine.kernel.scalar.ScalarLoops;
 import millrace.engine.kernel.vector.VectorLoops;
 
@@ -14,7 +16,7 @@ import millrace.engine.kernel.vector.VectorLoops;
 public record Backend(String name, String reason, Kernels kernels) implements AutoCloseable {
     private static final String MODULE = "jdk.incubator.vector";
 
-    /// Opens a backend.
+    /// Opens a backend. This method alone names the vector package, whose classes are loaded only where it uses them.
     ///
     /// @param name `vector`, `scalar`, or `auto` for the fastest that this JVM can run
     /// @param threads compute threads, the caller's included; 0 takes one per processor
@@ -34,11 +36,11 @@ public record Backend(String name, String reason, Kernels kernels) implements Au
                             "backend \"vector\": expected the module " + MODULE
                                     + " in this JVM, got none; start java with --add-modules " + MODULE);
                 }
-                yield vector(team, "asked for");
+                yield vector(team, "asked for", new VectorLoops());
             }
             case "auto" ->
                 vectorModule
-                        ? vector(team, "fastest of this JVM")
+                        ? vector(team, "fastest of this JVM", new WarmingLoops(new ScalarLoops(), new VectorLoops()))
                         : scalar(team, "the module " + MODULE + " is missing: start java with --add-modules " + MODULE);
             default ->
                 throw new BackendException(
@@ -50,10 +52,9 @@ public record Backend(String name, String reason, Kernels kernels) implements Au
         return new Backend("scalar", reason + "; " + threads(threads), new CpuKernels(new ScalarLoops(), threads));
     }
 
-    // The only place that names the vector package: its classes are loaded only if this runs.
-    private static Backend vector(int threads, String reason) {
+    private static Backend vector(int threads, String reason, Loops loops) {
         String detail = "; " + VectorLoops.bits() + " bits, " + threads(threads);
-        return new Backend("vector", reason + detail, new CpuKernels(new VectorLoops(), threads));
+        return new Backend("vector", reason + detail, new CpuKernels(loops, threads));
     }
 
     private static String threads(int threads) {

@@ -19,12 +19,14 @@ public final class CpuKernels implements Kernels {
     private static final long ALONE_MULTIPLY_ADDS = 300_000;
     private static final long ALONE_VALUES = 20_000;
 
+    private final Loops loops;
     private final ThreadTeam team;
     private final CpuProjections projections;
     private final CpuAttention attention;
     private final RowTask rowTask;
 
     public CpuKernels(Loops loops, int threads) {
+        this.loops = loops;
         team = new ThreadTeam(threads);
         projections = new CpuProjections(loops, threads);
         attention = new CpuAttention(loops, threads);
@@ -217,6 +219,9 @@ public final class CpuKernels implements Kernels {
 
     @Override
     public void close() {
+        if (loops instanceof WarmingLoops warming) {
+            warming.close();
+        }
         team.close();
     }
 }
