@@ -17,6 +17,6 @@ class BundledModelsTest {
     @ParameterizedTest
     @CsvSource({"glm-tiny, BF16", "kimi-tiny, INT8"})
     void tokensAndLogitsDependOnModelPromptAndSamplingOnly(String model, KvFormat format) {
-        new SameBits(Models.directory(model, dir), format, 1264).check();
+        new SameBits(Models.directory(model, dir), format, 1264, 8).check();
     }
 }
