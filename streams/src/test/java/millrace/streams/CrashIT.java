@@ -66,8 +66,8 @@ class CrashIT {
             }
             List<Prompt> prompts = prompts();
             try (ClusterClient client = new ClusterClient(config)) {
-                List<Double> recoveries = flow(client, settings, prompts, random, seed);
-                LOG.info("seed {}: seconds from kill to the first new completion: {}", seed, recoveries);
+                List<String> recoveries = flow(client, settings, prompts, random, seed);
+                LOG.info("seed {}: from kill to the first new completion: {}", seed, recoveries);
                 client.assertExactlyOnce(prompts.stream().map(Prompt::getRequestId).toList());
                 AuditReport report = client.audit(signer.verifier());
                 assertThat(report.word()).as("seed %d: %s", seed, report.text()).isEqualTo("ok");
@@ -79,9 +79,9 @@ class CrashIT {
     }
 
     /// Sends the prompts in as many parts as there are lives, and ends each life but the last in the middle of its part.
-    private List<Double> flow(
+    private List<String> flow(
             ClusterClient client, Map<String, String> settings, List<Prompt> prompts, SplittableRandom random, long seed) {
-        List<Double> recoveries = new ArrayList<>();
+        List<String> recoveries = new ArrayList<>();
         int sent = 0;
         long killedAt = 0;
         for (int life = 0; life <= KILLS; life++) {
@@ -93,11 +93,12 @@ class CrashIT {
                     client.send(prompts.get(sent));
                 }
                 boolean last = life == KILLS;
-                int enough = last ? PROMPTS : before + random.nextInt(5, 60);
-                await(client, service, enough, seed, life);
                 if (life > 0) {
-                    recoveries.add((client.firstArrivalAfter(startedAt) - killedAt) / 1e9);
+                    await(client, service, before + 1, seed, life);
+                    recoveries.add("%.1f s (%.1f s CPU)".formatted(
+                            (client.firstArrivalAfter(startedAt) - killedAt) / 1e9, service.cpuSeconds()));
                 }
+                await(client, service, last ? PROMPTS : before + random.nextInt(5, 60), seed, life);
                 if (last) {
                     // So that a checkpoint covers the last leaves.
                     ClusterClient.sleep(2_500);
@@ -107,6 +108,8 @@ class CrashIT {
                     ClusterClient.sleep(random.nextInt(150));
                     killedAt = System.nanoTime();
                     service.kill();
+                    // What was committed before has arrived by then.
+                    ClusterClient.sleep(100);
                 }
             }
         }
