@@ -20,7 +20,6 @@ import org.jspecify.annotations.Nullable;
 
 /// Writes attestation records: what is claimed of one outcome.
 final class Attestations {
-    static final String SAMPLER = "gumbel-philox/v1";
     private static final int SCHEMA_VERSION = 1;
     private static final Hash NONE = Digest.ZERO.toHash();
     private static final byte[] NOTHING = new byte[0];
@@ -151,7 +150,7 @@ final class Attestations {
                 .setProfile(card.profile())
                 .setBackend(card.backend())
                 .setKvFormat(card.kvFormat())
-                .setSampler(SAMPLER)
+                .setSampler(Sampling.ALGORITHM)
                 .setSeed(0L)
                 .setTemperatureBits(0)
                 .setTopPBits(0)

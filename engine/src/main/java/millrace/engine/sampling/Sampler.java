@@ -23,7 +23,7 @@ import millrace.engine.Sampling;
 /// Instances hold scratch memory for one vocabulary and serve one thread; nothing carries over between calls.
 public final class Sampler {
     /// Name of this procedure in attestations.
-    public static final String ID = "gumbel-philox/v1";
+    public static final String ID = Sampling.ALGORITHM;
 
     /// Answer of [#sample] when a logit is NaN or infinite: no token may be chosen from such a row.
     public static final int NOT_FINITE = -1;

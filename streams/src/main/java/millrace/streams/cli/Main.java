@@ -56,8 +56,19 @@ public final class Main implements Callable<Integer> {
     public static CommandLine commandLine() {
         CommandLine line = new CommandLine(new Main());
         line.setExecutionExceptionHandler(Main::explain);
+        line.setParameterExceptionHandler(Main::correct);
         line.setCaseInsensitiveEnumValuesAllowed(true);
         return line;
+    }
+
+    /// The message and where help is, instead of the whole help.
+    private static int correct(CommandLine.ParameterException e, String[] arguments) {
+        CommandLine line = e.getCommandLine();
+        line.getErr().println("millrace: " + e.getMessage());
+        CommandLine.UnmatchedArgumentException.printSuggestions(e, line.getErr());
+        line.getErr().println("`" + line.getCommandSpec().qualifiedName() + " --help` explains it");
+        line.getErr().flush();
+        return line.getCommandSpec().exitCodeOnInvalidInput();
     }
 
     /// One line for what a user can mend; a stack trace only for what is our fault.
