@@ -22,7 +22,8 @@ final class CpuAttention implements ThreadTeam.Task {
     private static final int SMALLEST_TILE = 8;
 
     private final Loops loops;
-    private final Scratch[] scratch;
+    private final Work[] work;
+    private final Pass[] passes;
     private @Nullable CacheShape shape;
     private @Nullable CacheBatch batch;
     private @Nullable Rows q;
@@ -40,10 +41,11 @@ final class CpuAttention implements ThreadTeam.Task {
 
     CpuAttention(Loops loops, int threads) {
         this.loops = loops;
-        scratch = new Scratch[threads];
+        work = new Work[threads];
         for (int i = 0; i < threads; i++) {
-            scratch[i] = new Scratch();
+            work[i] = new Work();
         }
+        passes = new Pass[] {new Gather(), new Scores(), new Softmax(), new Sums(), new Scatter()};
     }
 
     /// Sets the next operation over keys and values; returns the number of its units.
@@ -119,7 +121,7 @@ final class CpuAttention implements ThreadTeam.Task {
         for (int s = 0; s < cacheBatch.count(); s++) {
             queries += cacheBatch.rows(s) * heads;
         }
-        int share = (queries + scratch.length - 1) / scratch.length;
+        int share = (queries + work.length - 1) / work.length;
         return Math.clamp((share + 3) / 4 * 4, SMALLEST_TILE, LATENT_TILE);
     }
 
@@ -135,48 +137,84 @@ final class CpuAttention implements ThreadTeam.Task {
             segment--;
         }
         int inSegment = unit - firstUnit[segment];
-        int head = inSegment % kvHeads;
-        int first = inSegment / kvHeads * tile;
-        int count = Math.min(tile, b.rows(segment) * group - first);
-        attend(b, segment, head, first, count, scratch[thread]);
+        Work w = work[thread];
+        w.batch = b;
+        w.segment = segment;
+        w.head = inSegment % kvHeads;
+        w.first = inSegment / kvHeads * tile;
+        w.count = Math.min(tile, b.rows(segment) * group - w.first);
+        CacheShape block = Objects.requireNonNull(shape);
+        w.start = b.startPosition(segment);
+        w.length = w.start + (w.first + w.count - 1) / group + 1;
+        w.stride = (w.length + PAGE - 1) / PAGE * PAGE;
+        w.blockOffset = layerOffset + w.head * block.blockBytes();
+        w.reserve(keyDim, block.decodedFloats(), valueLanes);
+        for (Pass pass : passes) {
+            pass.run(w);
+        }
     }
 
-    private void attend(CacheBatch b, int segment, int head, int first, int count, Scratch s) {
-        CacheShape block = Objects.requireNonNull(shape);
-        int start = b.startPosition(segment);
-        int length = start + (first + count - 1) / group + 1;
-        int stride = (length + PAGE - 1) / PAGE * PAGE;
-        s.reserve(count, keyDim, stride, block.decodedFloats(), valueLanes);
-        gather(b.firstRow(segment), head, first, count, s.queries);
-        long blockOffset = layerOffset + head * block.blockBytes();
-        for (int from = 0; from < length; from += PAGE) {
-            decodeKeys(block, b.page(segment, from) + blockOffset, s.decoded);
-            int skip = skipped(from, start, first);
-            loops.score(
-                    s.queries,
-                    skip * keyDim,
-                    keyDim,
-                    count - skip,
-                    s.decoded,
-                    keyDim,
-                    s.scores,
-                    skip * stride + from,
-                    stride);
+    /// A part of the computation of a tile.
+    ///
+    /// The parts are objects of several classes, called in turn from one place, because the compiler does not inline such
+    /// a call. Were they methods, all loops would become one method, too large to be compiled to vectors throughout.
+    private interface Pass {
+        void run(Work w);
+    }
+
+    private final class Gather implements Pass {
+        @Override
+        public void run(Work w) {
+            gather(w.batch().firstRow(w.segment), w.head, w.first, w.count, w.queries);
         }
-        for (int i = 0; i < count; i++) {
-            s.sums[i] = loops.softmax(s.scores, i * stride, start + (first + i) / group + 1, scale, s.partials);
-        }
-        Arrays.fill(s.accumulators, 0, count * valueLanes, 0);
-        for (int from = 0; from < length; from += PAGE) {
-            int values = decodeValues(block, b.page(segment, from) + blockOffset, s.decoded);
-            for (int i = skipped(from, start, first); i < count; i++) {
-                int tokens = Math.min(PAGE, start + (first + i) / group + 1 - from);
-                int scores = i * stride + from;
-                loops.accumulate(
-                        s.scores, scores, tokens, s.decoded, values, valueLanes, s.accumulators, i * valueLanes);
+    }
+
+    private final class Scores implements Pass {
+        @Override
+        public void run(Work w) {
+            CacheShape block = Objects.requireNonNull(shape);
+            for (int from = 0; from < w.length; from += PAGE) {
+                decodeKeys(block, w.batch().page(w.segment, from) + w.blockOffset, w.decoded);
+                int skip = skipped(from, w.start, w.first);
+                int query = skip * keyDim;
+                int score = skip * w.stride + from;
+                loops.score(w.queries, query, keyDim, w.count - skip, w.decoded, keyDim, w.scores, score, w.stride);
             }
         }
-        scatter(b.firstRow(segment), head, first, count, s);
+    }
+
+    private final class Softmax implements Pass {
+        @Override
+        public void run(Work w) {
+            for (int i = 0; i < w.count; i++) {
+                int visible = w.start + (w.first + i) / group + 1;
+                w.sums[i] = loops.softmax(w.scores, i * w.stride, visible, scale, w.partials);
+            }
+        }
+    }
+
+    private final class Sums implements Pass {
+        @Override
+        public void run(Work w) {
+            CacheShape block = Objects.requireNonNull(shape);
+            float[] sums = w.accumulators;
+            Arrays.fill(sums, 0, w.count * valueLanes, 0);
+            for (int from = 0; from < w.length; from += PAGE) {
+                int values = decodeValues(block, w.batch().page(w.segment, from) + w.blockOffset, w.decoded);
+                for (int i = skipped(from, w.start, w.first); i < w.count; i++) {
+                    int tokens = Math.min(PAGE, w.start + (w.first + i) / group + 1 - from);
+                    int scores = i * w.stride + from;
+                    loops.accumulate(w.scores, scores, tokens, w.decoded, values, valueLanes, sums, i * valueLanes);
+                }
+            }
+        }
+    }
+
+    private final class Scatter implements Pass {
+        @Override
+        public void run(Work w) {
+            scatter(w.batch().firstRow(w.segment), w.head, w.first, w.count, w);
+        }
     }
 
     /// Queries of the tile that stand before position `from`: they see nothing of a page that begins there.
@@ -199,7 +237,7 @@ final class CpuAttention implements ThreadTeam.Task {
         }
     }
 
-    private void scatter(int firstRow, int head, int first, int count, Scratch s) {
+    private void scatter(int firstRow, int head, int first, int count, Work s) {
         Rows to = Objects.requireNonNull(out);
         for (int i = 0; i < count; i++) {
             int row = firstRow + (first + i) / group;
@@ -270,8 +308,17 @@ final class CpuAttention implements ThreadTeam.Task {
         }
     }
 
-    /// Working memory of one thread; grows to what the longest sequence needs and stays.
-    private static final class Scratch {
+    /// The tile that a thread is at, and its working memory, which grows to what the longest sequence needs and stays.
+    private static final class Work {
+        @Nullable CacheBatch batch;
+        int segment;
+        int head;
+        int first; // query of the segment and head
+        int count; // queries
+        int start; // position of the segment's first row
+        int length; // positions that the last query sees
+        int stride; // floats from one query's scores to the next
+        long blockOffset; // of the layer and head in a page
         float[] queries = new float[0];
         float[] scores = new float[0];
         float[] decoded = new float[0];
@@ -279,7 +326,11 @@ final class CpuAttention implements ThreadTeam.Task {
         final float[] sums = new float[LATENT_TILE];
         final float[] partials = new float[16];
 
-        void reserve(int count, int keyDim, int stride, int decodedFloats, int valueLanes) {
+        CacheBatch batch() {
+            return Objects.requireNonNull(batch);
+        }
+
+        void reserve(int keyDim, int decodedFloats, int valueLanes) {
             queries = grown(queries, count * keyDim);
             scores = grown(scores, Math.multiplyExact(count, stride));
             decoded = grown(decoded, decodedFloats);
