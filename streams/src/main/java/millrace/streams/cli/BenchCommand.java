@@ -14,6 +14,7 @@ import java.util.stream.Stream;
 import millrace.engine.DeveloperModels;
 import millrace.engine.EngineConfig;
 import millrace.streams.bench.DecodeBench;
+import millrace.streams.bench.RecoveryBench;
 import millrace.streams.bench.ServiceBench;
 import millrace.streams.bench.ThroughputBench;
 import millrace.streams.demo.Question;
@@ -28,13 +29,14 @@ import picocli.CommandLine.Spec;
         name = "bench",
         mixinStandardHelpOptions = true,
         description = "Measures the service and the engine on this machine.",
-        subcommands = {BenchCommand.Service.class, BenchCommand.Throughput.class, BenchCommand.Decode.class},
+        subcommands = {BenchCommand.Service.class, BenchCommand.Throughput.class, BenchCommand.Decode.class, BenchCommand.Recovery.class},
         footer = {
             "",
             "Examples:",
             "  millrace bench service --rate 200 --burst 50000",
             "  millrace bench throughput --model kimi-tiny --questions 400",
-            "  millrace bench decode"
+            "  millrace bench decode",
+            "  millrace bench recovery"
         })
 final class BenchCommand implements Callable<Integer> {
     @Spec
@@ -193,6 +195,36 @@ final class BenchCommand implements Callable<Integer> {
                     Files.delete(path);
                 }
             }
+        }
+    }
+
+    @Command(name = "recovery", mixinStandardHelpOptions = true,
+            description = "From a hard kill of the service to the first completion of its successor.")
+    static final class Recovery implements Callable<Integer> {
+        @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
+        String model = "glm-tiny";
+
+        @Option(names = "--rounds", paramLabel = "N", description = "Kills (default: ${DEFAULT-VALUE}).")
+        int rounds = 5;
+
+        @Spec
+        CommandSpec spec;
+
+        @SuppressWarnings("NullAway.Init") // picocli sets spec
+        Recovery() {}
+
+        @Override
+        public Integer call() throws IOException, InterruptedException {
+            PrintWriter err = spec.commandLine().getErr();
+            double[] seconds = new RecoveryBench(model, rounds, line -> {
+                err.println(line);
+                err.flush();
+            }).run().stream().mapToDouble(Double::doubleValue).sorted().toArray();
+            spec.commandLine().getOut().printf(Locale.ROOT,
+                    "kill to first new completion: median %.1f s (%.1f to %.1f, %d kills); every prompt was answered once%n",
+                    seconds[seconds.length / 2], seconds[0], seconds[seconds.length - 1], seconds.length);
+            spec.commandLine().getOut().flush();
+            return 0;
         }
     }
 }
