@@ -19,7 +19,9 @@ final class ConfigGuard {
     /// Keys whose values are set by the service itself; a change would break exactly-once or the wire format.
     private static final List<String> OWNED = List.of(
             "processing.guarantee", "isolation.level", "enable.idempotence", "transactional.id", "key.serializer",
-            "value.serializer", "key.deserializer", "value.deserializer", "default.key.serde", "default.value.serde");
+            "value.serializer", "key.deserializer", "value.deserializer", "default.key.serde", "default.value.serde",
+            "processing.exception.handler", "production.exception.handler", "deserialization.exception.handler",
+            "default.production.exception.handler", "default.deserialization.exception.handler", "application.id", "state.dir");
 
     private ConfigGuard() {}
 

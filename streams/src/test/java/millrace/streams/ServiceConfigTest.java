@@ -140,7 +140,8 @@ class ServiceConfigTest {
     void refusesToLetExactlyOnceBeTurnedOff() {
         for (String key : new String[] {
             "kafka.processing.guarantee", "kafka.producer.enable.idempotence", "kafka.consumer.isolation.level",
-            "kafka.main.consumer.isolation.level", "kafka.transactional.id", "kafka.value.serializer"
+            "kafka.main.consumer.isolation.level", "kafka.transactional.id", "kafka.value.serializer",
+            "kafka.processing.exception.handler", "kafka.application.id"
         }) {
             refused(key, "x", "CONFIG_REFUSED: config key \"" + key + "\": the service sets this itself: exactly-once and the audit log"
                     + " depend on it");
