@@ -66,6 +66,8 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
     @Override
     public void init(ProcessorContext<byte[], Outgoing> context) {
         this.context = context;
+        // Kafka Streams may initialize the same instance again, on a state that was taken back.
+        signedSize = -1;
         ServiceConfig config = shared.config();
         Origin origin = new Origin(
                 shared.originDomain(), shared.cluster(), config.string("topics.audit"), context.taskId().partition(), 0);
