@@ -23,7 +23,7 @@ final class Topics {
     private static final Duration VISIBLE_WITHIN = Duration.ofSeconds(30);
 
     /// A topic that is missing, or set up in a way that would break a promise.
-    static final class UnsafeTopicException extends RuntimeException {
+    static final class UnsafeTopicException extends IllegalStateException {
         private static final long serialVersionUID = 1L;
 
         UnsafeTopicException(String code, String message) {

@@ -3,6 +3,7 @@ package millrace.streams.cli;
 import java.util.concurrent.Callable;
 import millrace.engine.EngineException;
 import millrace.streams.Versions;
+import millrace.streams.embedded.EmbeddedException;
 import org.apache.kafka.common.KafkaException;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -80,9 +81,13 @@ public final class Main implements Callable<Integer> {
         boolean expected = cause instanceof EngineException || cause instanceof KafkaException
                 || cause instanceof IllegalArgumentException || cause instanceof IllegalStateException
                 || cause instanceof java.io.UncheckedIOException || cause instanceof java.io.IOException
-                || cause instanceof millrace.integrity.IntegrityException;
+                || cause instanceof millrace.integrity.IntegrityException || cause instanceof EmbeddedException;
         if (expected) {
-            String code = cause instanceof EngineException known ? known.code() + ": " : "";
+            String code = switch (cause) {
+                case EngineException known -> known.code() + ": ";
+                case EmbeddedException known -> known.code() + ": ";
+                default -> "";
+            };
             line.getErr().println("millrace: " + code + cause.getMessage());
         } else {
             e.printStackTrace(line.getErr());
