@@ -54,14 +54,7 @@ final class ServeCommand implements Callable<Integer> {
         ServiceConfig config = options.load(Map.of());
         CountDownLatch stopped = new CountDownLatch(1);
         Running running = new Running();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            running.stop();
-            try {
-                stopped.await();
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-        }, "shutdown"));
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> stopOnSignal(running, stopped), "shutdown"));
         try (EmbeddedCluster cluster = embedded ? start(config, err) : null) {
             ServiceConfig complete = cluster == null ? config : withCluster(config, cluster);
             if (!complete.isSet("kafka.bootstrap.servers") || !complete.isSet("schema.registry.url")) {
@@ -79,9 +72,26 @@ final class ServeCommand implements Callable<Integer> {
                 say(err, "stopping: no new prompts are taken in");
             }
             say(err, "stopped");
+            running.well();
             return 0;
         } finally {
             stopped.countDown();
+        }
+    }
+
+    /// A signal is how a service is told to stop, so a stop that went well ends with 0 and not with the signal's number.
+    private static void stopOnSignal(Running running, CountDownLatch stopped) {
+        if (stopped.getCount() == 0) {
+            return;
+        }
+        running.stop();
+        try {
+            stopped.await();
+            if (running.ranWell()) {
+                Runtime.getRuntime().halt(0);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
     }
 
@@ -118,6 +128,15 @@ final class ServeCommand implements Callable<Integer> {
     private static final class Running {
         private @Nullable InferenceService service;
         private boolean stop;
+        private boolean well;
+
+        synchronized void well() {
+            well = true;
+        }
+
+        synchronized boolean ranWell() {
+            return well;
+        }
 
         synchronized void started(InferenceService started) {
             service = started;
