@@ -267,7 +267,7 @@ class OfflineToolsTest {
 
     private void usage(String message, String... arguments) {
         assertThat(run(arguments)).isEqualTo(2);
-        assertThat(err.toString()).startsWith(message);
+        assertThat(err.toString()).startsWith("millrace: " + message).contains("--help` explains it");
     }
 
     @Test
