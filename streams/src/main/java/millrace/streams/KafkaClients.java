@@ -74,10 +74,11 @@ public final class KafkaClients {
         properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, config.integer("stream.threads"));
         properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, config.integer("topics.replication.factor"));
         properties.put("ensure.explicit.internal.resource.naming", true);
-        properties.put("processing.exception.handler.global.enabled", true);
         // Static membership: a restart within the session keeps its tasks, instead of 45 s without an owner.
         properties.put(StreamsConfig.mainConsumerPrefix(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG), instanceId);
         properties.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
+        // An empty changelog answers only when the fetch's wait is over: at 500 ms each that is most of a start.
+        properties.put(StreamsConfig.restoreConsumerPrefix(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG), 20);
         // What is polled or buffered is the slack of the bound on prompts in flight.
         properties.put(StreamsConfig.mainConsumerPrefix(ConsumerConfig.MAX_POLL_RECORDS_CONFIG), 64);
         properties.put(StreamsConfig.BUFFERED_RECORDS_PER_PARTITION_CONFIG, 64);
