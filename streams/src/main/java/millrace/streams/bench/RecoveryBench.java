@@ -25,6 +25,7 @@ import millrace.streams.registry.AvroEncoder;
 import millrace.streams.registry.AvroSerdeConfig;
 import millrace.streams.registry.SchemaRegistryClient;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -145,17 +146,16 @@ public final class RecoveryBench {
     private long await(KafkaConsumer<byte[], byte[]> consumer, int count, long fromNanos) {
         long until = System.nanoTime() + PATIENCE.toNanos();
         while (System.nanoTime() < until) {
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(20))) {
+            ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(20));
+            long now = System.nanoTime();
+            for (ConsumerRecord<byte[], byte[]> record : records) {
                 String id = new String(record.key(), StandardCharsets.UTF_8);
                 if (!answered.add(id)) {
                     throw new IllegalStateException("prompt " + id + " was answered twice");
                 }
-                if (fromNanos != 0 && System.nanoTime() >= fromNanos) {
-                    return System.nanoTime();
-                }
             }
-            if (fromNanos == 0 && answered.size() >= count) {
-                return System.nanoTime();
+            if (fromNanos != 0 ? !records.isEmpty() && now >= fromNanos : answered.size() >= count) {
+                return now;
             }
         }
         throw new IllegalStateException("expected " + count + " answers within " + PATIENCE.toSeconds() + " s, got " + answered.size());

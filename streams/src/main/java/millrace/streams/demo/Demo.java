@@ -80,7 +80,9 @@ public final class Demo {
     public Summary run(List<Question> questions, Map<String, String> overrides, InferenceService.EngineOpener opener) {
         Path state = temporary();
         try {
-            ServiceConfig early = config(state, Map.of("kafka.bootstrap.servers", "unused"), overrides);
+            // Before the cluster is there; an engine needs nothing of it.
+            ServiceConfig early = config(
+                    state, Map.of("engine.threads", Integer.toString(EmbeddedCluster.engineThreads())), overrides);
             CompletableFuture<TextEngine> engine = CompletableFuture.supplyAsync(() -> opener.open(early));
             try (EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
                 listener.story("embedded broker " + cluster.bootstrap() + " (any Kafka client may connect), schema registry "

@@ -48,7 +48,14 @@ public final class EmbeddedCluster implements AutoCloseable {
                 "kafka.bootstrap.servers", bootstrap(),
                 "schema.registry.url", registryUrl(),
                 "topics.replication.factor", "1",
+                "engine.threads", Integer.toString(engineThreads()),
                 "audit.single.node", "true");
+    }
+
+    /// Compute threads of an engine beside this cluster. One core is left to the broker: an engine that shares all of
+    /// them with it waits for threads that have lost theirs.
+    public static int engineThreads() {
+        return Math.max(1, Runtime.getRuntime().availableProcessors() - 1);
     }
 
     @Override
