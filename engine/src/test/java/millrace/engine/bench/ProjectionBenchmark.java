@@ -12,6 +12,7 @@ import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.ThreadTeam;
+import millrace.engine.kernel.vector.ReadLoop;
 
 /// Matrix products over BF16 weights far larger than any cache, beside a loop that only reads the same bytes.
 ///

@@ -13,6 +13,7 @@ import millrace.engine.batch.StepPlan.Logits;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.cpu.ThreadTeam;
+import millrace.engine.kernel.vector.ReadLoop;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PageTable;
 import millrace.engine.model.ModelConfig;

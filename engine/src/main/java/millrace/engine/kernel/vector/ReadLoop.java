@@ -1,4 +1,4 @@
-package millrace.engine.bench;
+package millrace.engine.kernel.vector;
 
 import java.nio.ByteOrder;
 import jdk.incubator.vector.IntVector;
@@ -7,16 +7,18 @@ import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.cpu.ThreadTeam;
 
 /// Reads memory and adds it up: what a kernel that reads as much could reach at best.
-final class ReadLoop {
+public final class ReadLoop {
     private static final VectorSpecies<Integer> SPECIES = IntVector.SPECIES_PREFERRED;
     private static final int CHUNK = 1 << 18;
-    private static volatile int sink;
 
     private ReadLoop() {}
 
-    /// Reads whole chunks of 256 KiB, shared by the team as the kernels share theirs.
-    static void run(ThreadTeam team, long address, long bytes) {
-        team.run((unit, thread) -> sink = sum(address + (long) unit * CHUNK), (int) (bytes / CHUNK));
+    /// Reads whole chunks of 256 KiB, shared by the team as the kernels share theirs. Returns some of what it read, so
+    /// that no compiler finds the loop useless.
+    public static int run(ThreadTeam team, long address, long bytes) {
+        int[] last = new int[team.threads()];
+        team.run((unit, thread) -> last[thread] += sum(address + (long) unit * CHUNK), (int) (bytes / CHUNK));
+        return last[0];
     }
 
     private static int sum(long address) {
