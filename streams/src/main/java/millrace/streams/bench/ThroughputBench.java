@@ -48,6 +48,8 @@ public final class ThroughputBench {
     }
 
     private static final int MAX_TOKENS = 256;
+    /// Broker, clients and Streams are compiled by then.
+    private static final int WARM_UP_ROUNDS = 3;
 
     private final List<Question> questions;
     private final int rounds;
@@ -92,7 +94,7 @@ public final class ThroughputBench {
                     AvroEncoder.open(registry, Prompt.class, config.string("topics.prompts") + "-value",
                             AvroSerdeConfig.of(config.registry())),
                     new AvroDecoder<>(registry, Completion.class));
-            for (int round = 0; round <= rounds; round++) {
+            for (int round = 1 - WARM_UP_ROUNDS; round <= rounds; round++) {
                 Map<Integer, List<Integer>> direct = new HashMap<>();
                 double alone = engineAlone(engine, direct);
                 double served = pipe.ask(questions, "r" + round, direct);
@@ -100,7 +102,7 @@ public final class ThroughputBench {
                     all.add(new Round(alone, served));
                 }
                 progress.accept("%s: engine %.0f, service %.0f tokens/s (%.0f %%)".formatted(
-                        round == 0 ? "warm-up" : "round " + round, alone, served, 100 * served / alone));
+                        round <= 0 ? "warm-up" : "round " + round, alone, served, 100 * served / alone));
             }
         }
         return all;

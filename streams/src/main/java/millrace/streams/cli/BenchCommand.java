@@ -102,7 +102,7 @@ final class BenchCommand implements Callable<Integer> {
         String model = "glm-tiny";
 
         @Option(names = "--questions", paramLabel = "N", description = "Questions per round (default: ${DEFAULT-VALUE}).")
-        int questions = 380;
+        int questions = 6_000;
 
         @Option(names = "--rounds", paramLabel = "N", description = "Rounds after the warm-up (default: ${DEFAULT-VALUE}).")
         int rounds = 5;
