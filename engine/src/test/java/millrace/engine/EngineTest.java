@@ -95,6 +95,22 @@ class EngineTest {
     }
 
     @Test
+    void requestsShareNothingHoweverMuchOfTheirPromptsIsEqual() throws Exception {
+        List<Integer> prefix = java.util.stream.IntStream.range(1, 65).boxed().toList();
+        List<CompletableFuture<GenerationResult>> answers = new java.util.ArrayList<>();
+        for (int i = 0; i < 40; i++) {
+            CompletableFuture<GenerationResult> answer = new CompletableFuture<>();
+            engine.submit(
+                    engine.prepare(GenerationRequest.greedy("tenant-" + i % 2, new PromptInput.TokenIds(prefix), 1)),
+                    answer::complete);
+            answers.add(answer);
+        }
+        for (CompletableFuture<GenerationResult> answer : answers) {
+            assertThat(answer.get(60, TimeUnit.SECONDS).usage()).isEqualTo(new Usage(64, 1, 0));
+        }
+    }
+
+    @Test
     void preparesTokenIdsAsTheyAre() {
         var input = new PromptInput.TokenIds(List.of(5, 2047, 0));
         assertThat(engine.prepare(GenerationRequest.greedy("i", input, 1)).ids()).containsExactly(5, 2047, 0);

@@ -150,9 +150,10 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         RecordMetadata at = context.recordMetadata().orElseThrow();
         Source source = new Source(
                 at.topic(), at.partition(), at.offset(), record.timestamp(), record.key(), record.value(), record.headers());
-        shared.metrics().received();
+        long start = System.nanoTime();
         admit(source, Stage.NEW);
         turn();
+        shared.metrics().processed(System.nanoTime() - start);
     }
 
     /// Reads, checks and queues one prompt; whatever keeps it from the engine becomes an outcome.

@@ -3,6 +3,7 @@ package millrace.streams;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.DistributionSummary;
 import io.micrometer.core.instrument.MeterRegistry;
+import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.Timer;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -10,9 +11,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import millrace.engine.GenerationResult;
 
-/// The service's own metrics. Names are a contract; the GenAI ones follow the OpenTelemetry conventions.
+/// The service's own metrics. Names are a contract; the messaging and GenAI ones follow the OpenTelemetry conventions.
 final class ServiceMetrics {
+    private static final Tags MESSAGING = Tags.of("messaging.system", "kafka", "messaging.operation.name", "process");
+
     private final MeterRegistry registry;
+    private final Timer processing;
     private final Counter received;
     private final Counter duplicates;
     private final Counter resumed;
@@ -30,7 +34,8 @@ final class ServiceMetrics {
 
     ServiceMetrics(MeterRegistry registry) {
         this.registry = registry;
-        received = registry.counter("millrace.prompts.received");
+        received = registry.counter("messaging.client.consumed.messages", MESSAGING);
+        processing = registry.timer("messaging.process.duration", MESSAGING);
         duplicates = registry.counter("millrace.prompts.duplicate");
         resumed = registry.counter("millrace.prompts.resumed");
         leaves = registry.counter("millrace.audit.leaves");
@@ -49,8 +54,10 @@ final class ServiceMetrics {
         registry.gauge(name, this, self -> value.get().doubleValue());
     }
 
-    void received() {
+    /// One prompt record was taken in; what the engine does with it is not part of this time.
+    void processed(long nanos) {
         received.increment();
+        processing.record(nanos, TimeUnit.NANOSECONDS);
     }
 
     void duplicate() {

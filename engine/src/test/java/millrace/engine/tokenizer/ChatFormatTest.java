@@ -18,6 +18,7 @@ import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class ChatFormatTest {
     private static final ChatOptions QUIET = new ChatOptions(null, false, null, true);
@@ -436,6 +437,26 @@ class ChatFormatTest {
             })
     void recognisesTemplatesByTheirWords(String template, String id) {
         assertThat(ChatFormats.recognise(template.replace(':', '|')).id()).isEqualTo(id);
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "{{ ''.getClass().forName('java.lang.Runtime') }}",
+                "{{ ____int3rpr3t3r____.config }}",
+                "{% for x in range(10**9) %}{{ x }}{% endfor %}",
+                "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+                "{{ 'x' * 10**9 }}"
+            })
+    void executesNothingOfATemplate(String hostile) {
+        Tokenizer glm = Samples.glm();
+        assertThat(ChatFormats.recognise(hostile).id()).isEqualTo("none");
+        // In the middle of a template that is known it changes nothing: the format is code, the template only names it.
+        String known = "[gMASK]<sop> '/nothink' if";
+        String clean = ChatFormats.recognise(known).render(List.of(user("Hi")), ChatOptions.DEFAULT, glm).text();
+        assertThat(ChatFormats.recognise(known + hostile).render(List.of(user("Hi")), ChatOptions.DEFAULT, glm).text())
+                .isEqualTo(clean)
+                .isEqualTo("[gMASK]<sop><|user|>\nHi<|assistant|>");
     }
 
     @Test
