@@ -13,6 +13,7 @@ import java.util.concurrent.Callable;
 import java.util.stream.Stream;
 import millrace.engine.DeveloperModels;
 import millrace.engine.EngineConfig;
+import millrace.streams.ServiceConfig;
 import millrace.streams.bench.DecodeBench;
 import millrace.streams.bench.RecoveryBench;
 import millrace.streams.bench.ServiceBench;
@@ -147,11 +148,8 @@ final class BenchCommand implements Callable<Integer> {
         @Option(names = "--rounds", paramLabel = "N", description = "Rounds (default: ${DEFAULT-VALUE}).")
         int rounds = 5;
 
-        @Option(names = "--threads", paramLabel = "N", description = "Compute threads; 0 is one per core (default: ${DEFAULT-VALUE}).")
-        int threads;
-
-        @Option(names = "--backend", paramLabel = "NAME", description = "auto, vector or scalar (default: ${DEFAULT-VALUE}).")
-        String backend = "auto";
+        @Option(names = "-D", paramLabel = "KEY=VALUE", description = "Sets one configuration key, such as engine.threads. Repeatable.")
+        Map<String, String> overrides = new LinkedHashMap<>();
 
         @Spec
         CommandSpec spec;
@@ -171,7 +169,9 @@ final class BenchCommand implements Callable<Integer> {
                     DeveloperModels.writeRandomLlama(written.resolve("random-1b"), 1, DeveloperModels.LlamaShape.oneBillion());
                 }
                 Path directory = model != null ? model : written.resolve("random-1b");
-                EngineConfig config = EngineConfig.of(directory).withBackend(backend).withThreads(threads).withMaxBatch(1);
+                Map<String, String> settings = new LinkedHashMap<>(Map.of("engine.max.batch", "1"));
+                settings.putAll(overrides);
+                EngineConfig config = ServiceConfig.of(settings).engine(directory);
                 List<DecodeBench.Round> all = new DecodeBench(config, tokens, rounds, line -> {
                     err.println(line);
                     err.flush();
