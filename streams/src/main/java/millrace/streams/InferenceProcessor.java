@@ -1,7 +1,5 @@
 package millrace.streams;
 
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -18,6 +16,7 @@ import millrace.engine.GenerationResult;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.TextEngine;
+import millrace.integrity.Digest;
 import millrace.schemas.Prompt;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
@@ -313,24 +312,16 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
 
     private static Bytes seenKey(Prompt prompt) {
         String tenant = prompt.getTenant() == null ? "" : prompt.getTenant();
-        byte[] full = sha256((tenant + "\0" + prompt.getRequestId()).getBytes(java.nio.charset.StandardCharsets.UTF_8));
+        byte[] full = Digest.sha256(tenant + "\0" + prompt.getRequestId()).bytes();
         return Bytes.wrap(Arrays.copyOf(full, 16));
     }
 
     /// Digest of the record in this service's own schema: equal for equal prompts whatever schema they were written with.
     private static byte[] bodyDigest(Prompt prompt) {
         try {
-            return sha256(Prompt.getEncoder().encode(prompt).array());
+            return Digest.sha256(Prompt.getEncoder().encode(prompt).array()).bytes();
         } catch (java.io.IOException e) {
             throw new java.io.UncheckedIOException("a decoded prompt can be encoded", e);
-        }
-    }
-
-    private static byte[] sha256(byte[] bytes) {
-        try {
-            return MessageDigest.getInstance("SHA-256").digest(bytes);
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException("every JDK has SHA-256", e);
         }
     }
 

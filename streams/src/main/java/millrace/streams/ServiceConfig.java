@@ -253,6 +253,13 @@ public final class ServiceConfig {
         return of(all);
     }
 
+    /// The same configuration, with values for keys that have none.
+    public ServiceConfig withDefaults(Map<String, String> defaults) {
+        Map<String, String> missing = new HashMap<>(defaults);
+        missing.keySet().removeIf(this::isSet);
+        return with(missing);
+    }
+
     /// The engine's part; `model` is the directory that `engine.model` was resolved to.
     public EngineConfig engine(Path model) {
         return new EngineConfig(

@@ -1,10 +1,8 @@
 package millrace.streams;
 
-import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.nio.ByteBuffer;
 import java.util.UUID;
+import millrace.integrity.Digest;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.jspecify.annotations.Nullable;
@@ -42,7 +40,7 @@ record Source(
 
     /// Id of the answer's event: a version 5 UUID of the position, so that an answer made again has the same id.
     UUID eventId() {
-        byte[] hash = sha256(position());
+        byte[] hash = Digest.sha256(position()).bytes();
         hash[6] = (byte) (hash[6] & 0x0f | 0x50);
         hash[8] = (byte) (hash[8] & 0x3f | 0x80);
         ByteBuffer bytes = ByteBuffer.wrap(hash);
@@ -51,14 +49,6 @@ record Source(
 
     /// Seed of a prompt that brings none: a function of the position, so that a resumed prompt draws the same tokens.
     long seed() {
-        return ByteBuffer.wrap(sha256("seed/v1 " + position())).getLong();
-    }
-
-    private static byte[] sha256(String text) {
-        try {
-            return MessageDigest.getInstance("SHA-256").digest(text.getBytes(StandardCharsets.UTF_8));
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException("every JDK has SHA-256", e);
-        }
+        return ByteBuffer.wrap(Digest.sha256("seed/v1 " + position()).bytes()).getLong();
     }
 }

@@ -18,8 +18,6 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /// Creates the service's topics, and refuses to start on topics that are weaker than its promises.
 final class Topics {
-    /// Half a year and a few days: what the strictest rule that we know asks of logs.
-    private static final long AUDIT_RETENTION_MS = 184L * 86_400_000L;
     private static final Duration VISIBLE_WITHIN = Duration.ofSeconds(30);
 
     /// A topic that is missing, or set up in a way that would break a promise.
@@ -118,9 +116,9 @@ final class Topics {
         settings.put("max.message.bytes", Integer.toString(ProducerLimits.maxRequestBytes(config)));
         if (name.equals(config.string("topics.audit")) || name.equals(config.string("topics.checkpoints"))) {
             settings.put("cleanup.policy", "delete");
-            settings.put("retention.ms", Long.toString(AUDIT_RETENTION_MS));
+            settings.put("retention.ms", Long.toString(requirements().retention().toMillis()));
             settings.put("unclean.leader.election.enable", "false");
-            settings.put("min.insync.replicas", singleNode() ? "1" : "2");
+            settings.put("min.insync.replicas", Integer.toString(requirements().insyncReplicas()));
         }
         return topic.configs(settings);
     }
@@ -135,12 +133,14 @@ final class Topics {
                         + prompts + " (" + inputs + "), got " + count + "; add partitions");
             }
         }
-        AuditTopicCheck.check(admin, List.of(audit, config.string("topics.checkpoints")), inputs,
-                singleNode() ? AuditTopicCheck.Requirements.SINGLE_NODE : AuditTopicCheck.Requirements.CLUSTER);
+        AuditTopicCheck.check(admin, List.of(audit, config.string("topics.checkpoints")), inputs, requirements());
     }
 
-    private boolean singleNode() {
-        return config.flag("audit.single.node");
+    /// What the audit topics are made with, and must have.
+    private AuditTopicCheck.Requirements requirements() {
+        return config.flag("audit.single.node")
+                ? AuditTopicCheck.Requirements.SINGLE_NODE
+                : AuditTopicCheck.Requirements.CLUSTER;
     }
 
     private static <T> T get(org.apache.kafka.common.KafkaFuture<T> future) {

@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -15,9 +14,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Consumer;
-import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.streams.KafkaClients;
+import millrace.streams.ScratchDirectory;
 import millrace.streams.ServiceConfig;
 import millrace.streams.demo.Question;
 import millrace.streams.embedded.EmbeddedCluster;
@@ -29,7 +28,6 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.TopicPartition;
 
 /// From a hard kill of the service's process to the first completion of its successor, which is started at once: the
 /// start of a JVM, the load of the model, the restore of the stores and the first answer.
@@ -55,10 +53,9 @@ public final class RecoveryBench {
 
     /// Seconds of each round.
     public List<Double> run() throws IOException, InterruptedException {
-        Path state = Files.createTempDirectory("millrace-bench-");
-        List<Double> seconds = new ArrayList<>();
-        Process child = null;
-        try (EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
+        try (ScratchDirectory scratch = ScratchDirectory.create("millrace-bench-");
+                EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
+            Path state = scratch.path();
             Map<String, String> settings = new LinkedHashMap<>(cluster.serviceConfig());
             settings.put("state.dir", state.toString());
             settings.put("health.port", "-1");
@@ -66,12 +63,19 @@ public final class RecoveryBench {
             settings.put("topics.partitions", "2");
             settings.put("audit.key.file", key(state));
             ServiceConfig config = ServiceConfig.of(settings);
-            KafkaClients clients = new KafkaClients(config);
-            child = start(settings, state);
+            return killAgainAndAgain(settings, state, config, new KafkaClients(config));
+        }
+    }
+
+    private List<Double> killAgainAndAgain(
+            Map<String, String> settings, Path state, ServiceConfig config, KafkaClients clients) throws InterruptedException {
+        List<Double> seconds = new ArrayList<>();
+        Process child = start(settings, state);
+        try {
             awaitTopics(clients, config);
             try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
                     KafkaProducer<byte[], byte[]> producer = clients.producer();
-                    KafkaConsumer<byte[], byte[]> consumer = reader(clients, config)) {
+                    KafkaConsumer<byte[], byte[]> consumer = clients.reader(config.string("topics.completions"))) {
                 Asker asker = new Asker(config, registry, producer, Question.of(model, BETWEEN_KILLS));
                 for (int round = 1; round <= rounds; round++) {
                     // Prompts are answered, and others are in flight, when the process dies.
@@ -88,9 +92,7 @@ public final class RecoveryBench {
                 await(consumer, sent, 0);
             }
         } finally {
-            if (child != null) {
-                child.destroyForcibly().waitFor();
-            }
+            child.destroyForcibly().waitFor();
         }
         return seconds;
     }
@@ -135,13 +137,6 @@ public final class RecoveryBench {
         throw new IllegalStateException("the service did not create its topics within " + PATIENCE.toSeconds() + " s");
     }
 
-    private static KafkaConsumer<byte[], byte[]> reader(KafkaClients clients, ServiceConfig config) {
-        KafkaConsumer<byte[], byte[]> consumer = clients.reader();
-        String topic = config.string("topics.completions");
-        consumer.assign(consumer.partitionsFor(topic).stream().map(p -> new TopicPartition(topic, p.partition())).toList());
-        return consumer;
-    }
-
     /// Reads until so many prompts have been answered, or the first answer at or after `fromNanos`; returns its time.
     private long await(KafkaConsumer<byte[], byte[]> consumer, int count, long fromNanos) {
         long until = System.nanoTime() + PATIENCE.toNanos();
@@ -178,12 +173,7 @@ public final class RecoveryBench {
         void send(int count) {
             for (int i = 0; i < count; i++) {
                 String id = "recovery-" + sent++;
-                Prompt prompt = Prompt.newBuilder()
-                        .setRequestId(id)
-                        .setMessages(List.of(
-                                new Message("user", questions.get(i % questions.size()).prompt(), null, null, null, List.of())))
-                        .build();
-                producer.send(new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(prompt)));
+                producer.send(new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(questions.get(i % questions.size()).event(id))));
             }
             producer.flush();
         }

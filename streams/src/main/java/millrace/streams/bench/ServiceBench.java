@@ -1,22 +1,18 @@
 package millrace.streams.bench;
 
 import com.sun.management.OperatingSystemMXBean;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
 import millrace.schemas.Prompt;
 import millrace.streams.InferenceService;
 import millrace.streams.KafkaClients;
+import millrace.streams.ScratchDirectory;
 import millrace.streams.ServiceConfig;
 import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.registry.AvroEncoder;
@@ -26,7 +22,6 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.TopicPartition;
 
 /// What the service adds around the engine: decoding, validation, pending store, attestation, Merkle log, two sinks,
 /// exactly once. Broker, service, producer and a `read_committed` consumer share one JVM, as in the demo.
@@ -50,15 +45,10 @@ public final class ServiceBench {
     }
 
     public Result run(Map<String, String> overrides) {
-        Path state;
-        try {
-            state = Files.createTempDirectory("millrace-bench-");
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
-        try (EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
+        try (ScratchDirectory state = ScratchDirectory.create("millrace-bench-");
+                EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
             Map<String, String> settings = new LinkedHashMap<>(cluster.serviceConfig());
-            settings.put("state.dir", state.toString());
+            settings.put("state.dir", state.path().toString());
             settings.put("health.port", "-1");
             settings.put("inflight.max", "2048");
             settings.put("topics.partitions", "4");
@@ -144,12 +134,9 @@ public final class ServiceBench {
         private volatile boolean stop;
 
         Watch(KafkaClients clients, String topic) {
-            consumer = clients.reader();
-            List<TopicPartition> all = consumer.partitionsFor(topic).stream()
-                    .map(p -> new TopicPartition(topic, p.partition())).toList();
-            consumer.assign(all);
-            consumer.seekToEnd(all);
-            all.forEach(consumer::position);
+            consumer = clients.reader(topic);
+            consumer.seekToEnd(consumer.assignment());
+            consumer.assignment().forEach(consumer::position);
             thread = new Thread(this::read, "bench-watch-" + topic);
             thread.start();
         }

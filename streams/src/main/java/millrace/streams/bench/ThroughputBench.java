@@ -1,10 +1,6 @@
 package millrace.streams.bench;
 
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -19,10 +15,10 @@ import millrace.engine.GenerationResult;
 import millrace.engine.PromptInput;
 import millrace.engine.TextEngine;
 import millrace.schemas.Completion;
-import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.streams.InferenceService;
 import millrace.streams.KafkaClients;
+import millrace.streams.ScratchDirectory;
 import millrace.streams.ServiceConfig;
 import millrace.streams.demo.Question;
 import millrace.streams.embedded.EmbeddedCluster;
@@ -34,7 +30,6 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.TopicPartition;
 
 /// The same questions through the engine alone and through the whole service, in turns, on one engine.
 ///
@@ -62,15 +57,10 @@ public final class ThroughputBench {
     }
 
     public List<Round> run(Map<String, String> overrides, InferenceService.EngineOpener opener) {
-        Path state;
-        try {
-            state = Files.createTempDirectory("millrace-bench-");
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
-        try (EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
+        try (ScratchDirectory state = ScratchDirectory.create("millrace-bench-");
+                EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
             Map<String, String> settings = new LinkedHashMap<>(cluster.serviceConfig());
-            settings.put("state.dir", state.toString());
+            settings.put("state.dir", state.path().toString());
             settings.put("health.port", "-1");
             settings.put("topics.partitions", "2");
             settings.putAll(overrides);
@@ -87,9 +77,7 @@ public final class ThroughputBench {
         List<Round> all = new ArrayList<>();
         try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
                 KafkaProducer<byte[], byte[]> producer = clients.producer();
-                KafkaConsumer<byte[], byte[]> consumer = clients.reader()) {
-            String topic = config.string("topics.completions");
-            consumer.assign(consumer.partitionsFor(topic).stream().map(p -> new TopicPartition(topic, p.partition())).toList());
+                KafkaConsumer<byte[], byte[]> consumer = clients.reader(config.string("topics.completions"))) {
             Pipe pipe = new Pipe(config.string("topics.prompts"), producer, consumer,
                     AvroEncoder.open(registry, Prompt.class, config.string("topics.prompts") + "-value",
                             AvroSerdeConfig.of(config.registry())),
@@ -138,12 +126,7 @@ public final class ThroughputBench {
             long start = System.nanoTime();
             for (int i = 0; i < questions.size(); i++) {
                 String id = prefix + ":" + i;
-                Prompt prompt = Prompt.newBuilder()
-                        .setRequestId(id)
-                        .setMessages(List.of(new Message("user", questions.get(i).prompt(), null, null, null, List.of())))
-                        .setReturnTokenIds(true)
-                        .build();
-                producer.send(new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(prompt)));
+                producer.send(new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(questions.get(i).event(id))));
             }
             long tokens = 0;
             int left = questions.size();

@@ -2,17 +2,15 @@ package millrace.streams.cli;
 
 import java.io.IOException;
 import java.io.PrintWriter;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
-import java.util.stream.Stream;
 import millrace.engine.DeveloperModels;
 import millrace.engine.EngineConfig;
+import millrace.streams.ScratchDirectory;
 import millrace.streams.ServiceConfig;
 import millrace.streams.bench.DecodeBench;
 import millrace.streams.bench.RecoveryBench;
@@ -159,42 +157,34 @@ final class BenchCommand implements Callable<Integer> {
 
         @Override
         public Integer call() throws IOException {
-            PrintWriter err = spec.commandLine().getErr();
-            Path written = null;
-            try {
-                if (model == null) {
-                    written = Files.createTempDirectory("millrace-bench-");
-                    err.println("writing a model of random weights to " + written);
-                    err.flush();
-                    DeveloperModels.writeRandomLlama(written.resolve("random-1b"), 1, DeveloperModels.LlamaShape.oneBillion());
-                }
-                Path directory = model != null ? model : written.resolve("random-1b");
-                Map<String, String> settings = new LinkedHashMap<>(Map.of("engine.max.batch", "1"));
-                settings.putAll(overrides);
-                EngineConfig config = ServiceConfig.of(settings).engine(directory);
-                List<DecodeBench.Round> all = new DecodeBench(config, tokens, rounds, line -> {
-                    err.println(line);
-                    err.flush();
-                }).run();
-                double[] ratios = all.stream().mapToDouble(DecodeBench.Round::ratio).sorted().toArray();
-                spec.commandLine().getOut().printf(Locale.ROOT,
-                        "decode over plain read: median %.2f (%.2f to %.2f, %d rounds)%n",
-                        ratios[ratios.length / 2], ratios[0], ratios[ratios.length - 1], ratios.length);
-                spec.commandLine().getOut().flush();
-                return 0;
-            } finally {
-                if (written != null) {
-                    delete(written);
-                }
+            if (model != null) {
+                return measure(model);
+            }
+            try (ScratchDirectory scratch = ScratchDirectory.create("millrace-bench-")) {
+                PrintWriter err = spec.commandLine().getErr();
+                err.println("writing a model of random weights to " + scratch.path());
+                err.flush();
+                Path written = scratch.path().resolve("random-1b");
+                DeveloperModels.writeRandomLlama(written, 1, DeveloperModels.LlamaShape.oneBillion());
+                return measure(written);
             }
         }
 
-        private static void delete(Path directory) throws IOException {
-            try (Stream<Path> all = Files.walk(directory)) {
-                for (Path path : all.sorted(Comparator.reverseOrder()).toList()) {
-                    Files.delete(path);
-                }
-            }
+        private int measure(Path directory) {
+            PrintWriter err = spec.commandLine().getErr();
+            Map<String, String> settings = new LinkedHashMap<>(Map.of("engine.max.batch", "1"));
+            settings.putAll(overrides);
+            EngineConfig config = ServiceConfig.of(settings).engine(directory);
+            List<DecodeBench.Round> all = new DecodeBench(config, tokens, rounds, line -> {
+                err.println(line);
+                err.flush();
+            }).run();
+            double[] ratios = all.stream().mapToDouble(DecodeBench.Round::ratio).sorted().toArray();
+            spec.commandLine().getOut().printf(Locale.ROOT,
+                    "decode over plain read: median %.2f (%.2f to %.2f, %d rounds)%n",
+                    ratios[ratios.length / 2], ratios[0], ratios[ratios.length - 1], ratios.length);
+            spec.commandLine().getOut().flush();
+            return 0;
         }
     }
 

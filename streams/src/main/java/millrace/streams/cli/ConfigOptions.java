@@ -17,14 +17,6 @@ final class ConfigOptions {
     Map<String, String> overrides = new LinkedHashMap<>();
 
     ServiceConfig load(Map<String, String> defaults) {
-        Map<String, String> all = new LinkedHashMap<>(overrides);
-        ServiceConfig config = ServiceConfig.load(file, System.getenv(), all);
-        Map<String, String> missing = new LinkedHashMap<>();
-        defaults.forEach((key, value) -> {
-            if (!config.isSet(key)) {
-                missing.put(key, value);
-            }
-        });
-        return config.with(missing);
+        return ServiceConfig.load(file, System.getenv(), overrides).withDefaults(defaults);
     }
 }

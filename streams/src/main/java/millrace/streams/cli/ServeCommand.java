@@ -2,7 +2,6 @@ package millrace.streams.cli;
 
 import java.io.PrintWriter;
 import java.nio.file.Path;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
@@ -56,7 +55,7 @@ final class ServeCommand implements Callable<Integer> {
         Running running = new Running();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stopOnSignal(running, stopped), "shutdown"));
         try (EmbeddedCluster cluster = embedded ? start(config, err) : null) {
-            ServiceConfig complete = cluster == null ? config : withCluster(config, cluster);
+            ServiceConfig complete = cluster == null ? config : config.withDefaults(cluster.serviceConfig());
             if (!complete.isSet("kafka.bootstrap.servers") || !complete.isSet("schema.registry.url")) {
                 throw new IllegalArgumentException("kafka.bootstrap.servers and schema.registry.url: expected both; set them in the"
                         + " config file or by -D, or give --embedded");
@@ -107,16 +106,6 @@ final class ServeCommand implements Callable<Integer> {
         say(err, "embedded broker " + cluster.bootstrap() + ", schema registry " + cluster.registryUrl()
                 + ", data in " + config.string("embedded.dir"));
         return cluster;
-    }
-
-    private static ServiceConfig withCluster(ServiceConfig config, EmbeddedCluster cluster) {
-        Map<String, String> missing = new LinkedHashMap<>();
-        cluster.serviceConfig().forEach((key, value) -> {
-            if (!config.isSet(key)) {
-                missing.put(key, value);
-            }
-        });
-        return config.with(missing);
     }
 
     static TextEngine open(ServiceConfig config) {

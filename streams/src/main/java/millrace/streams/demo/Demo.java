@@ -1,19 +1,14 @@
 package millrace.streams.demo;
 
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
-import java.util.stream.Stream;
 import millrace.engine.ModelCard;
 import millrace.engine.TextEngine;
 import millrace.integrity.NoteVerifier;
@@ -23,10 +18,10 @@ import millrace.integrity.audit.AuditVerifier;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
 import millrace.schemas.FinishReason;
-import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.streams.InferenceService;
 import millrace.streams.KafkaClients;
+import millrace.streams.ScratchDirectory;
 import millrace.streams.ServiceConfig;
 import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.registry.AvroDecoder;
@@ -37,7 +32,6 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.TopicPartition;
 
 /// Broker, registry, service, an ordinary producer, a committed reader and the auditor, one after the other.
 public final class Demo {
@@ -78,8 +72,8 @@ public final class Demo {
 
     /// @param opener opens the engine; it runs beside the start of the broker
     public Summary run(List<Question> questions, Map<String, String> overrides, InferenceService.EngineOpener opener) {
-        Path state = temporary();
-        try {
+        try (ScratchDirectory scratch = ScratchDirectory.create("millrace-demo-")) {
+            Path state = scratch.path();
             // Before the cluster is there; an engine needs nothing of it.
             ServiceConfig early = config(
                     state, Map.of("engine.threads", Integer.toString(EmbeddedCluster.engineThreads())), overrides);
@@ -92,8 +86,6 @@ public final class Demo {
                     return ask(questions, config, service);
                 }
             }
-        } finally {
-            delete(state);
         }
     }
 
@@ -121,8 +113,8 @@ public final class Demo {
     private Summary ask(List<Question> questions, ServiceConfig config, InferenceService service) {
         KafkaClients clients = new KafkaClients(config);
         try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
-                KafkaConsumer<byte[], byte[]> completions = reader(clients, config.string("topics.completions"));
-                KafkaConsumer<byte[], byte[]> checkpoints = reader(clients, config.string("topics.checkpoints"));
+                KafkaConsumer<byte[], byte[]> completions = clients.reader(config.string("topics.completions"));
+                KafkaConsumer<byte[], byte[]> checkpoints = clients.reader(config.string("topics.checkpoints"));
                 KafkaProducer<byte[], byte[]> producer = clients.producer()) {
             long firstSent = System.nanoTime();
             Map<String, Sent> waiting = send(questions, config, registry, producer);
@@ -149,13 +141,8 @@ public final class Demo {
         int number = 0;
         for (Question question : questions) {
             String id = "demo-%04d".formatted(++number);
-            Prompt prompt = Prompt.newBuilder()
-                    .setRequestId(id)
-                    .setMessages(List.of(new Message("user", question.prompt(), null, null, null, List.of())))
-                    .setReturnTokenIds(true)
-                    .build();
             waiting.put(id, new Sent(question, System.nanoTime()));
-            producer.send(new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(prompt)));
+            producer.send(new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(question.event(id))));
         }
         producer.flush();
         return waiting;
@@ -204,30 +191,6 @@ public final class Demo {
                 CheckpointRecord checkpoint = decoder.decode(record.value());
                 signed.merge(checkpoint.getOrigin(), checkpoint.getSize(), Math::max);
             }
-        }
-    }
-
-    private static KafkaConsumer<byte[], byte[]> reader(KafkaClients clients, String topic) {
-        KafkaConsumer<byte[], byte[]> consumer = clients.reader();
-        consumer.assign(consumer.partitionsFor(topic).stream().map(p -> new TopicPartition(topic, p.partition())).toList());
-        return consumer;
-    }
-
-    private static Path temporary() {
-        try {
-            return Files.createTempDirectory("millrace-demo-");
-        } catch (IOException e) {
-            throw new UncheckedIOException("cannot create a temporary directory; set java.io.tmpdir to one that can be written", e);
-        }
-    }
-
-    private static void delete(Path directory) {
-        try (Stream<Path> all = Files.walk(directory)) {
-            for (Path path : all.sorted(Comparator.reverseOrder()).toList()) {
-                Files.deleteIfExists(path);
-            }
-        } catch (IOException e) {
-            // Left for the system's own clean-up of temporary files.
         }
     }
 }

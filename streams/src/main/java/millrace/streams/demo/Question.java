@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.List;
+import millrace.schemas.Message;
+import millrace.schemas.Prompt;
 import millrace.streams.Models;
 
 /// One question with its expected answer.
@@ -28,6 +30,15 @@ public record Question(String prompt, String answer, String category) {
         } catch (JsonProcessingException e) {
             throw new IllegalStateException("a bundled question is not JSON: " + e.getOriginalMessage(), e);
         }
+    }
+
+    /// The question as a prompt event: one message of the user. The answer brings its token ids along.
+    public Prompt event(String requestId) {
+        return Prompt.newBuilder()
+                .setRequestId(requestId)
+                .setMessages(List.of(new Message("user", prompt, null, null, null, List.of())))
+                .setReturnTokenIds(true)
+                .build();
     }
 
     /// Exact match, but for white space around the answer.
