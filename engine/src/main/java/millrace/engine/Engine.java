@@ -8,7 +8,6 @@ import millrace.engine.batch.BatchLoop;
 import millrace.engine.batch.StepClock;
 import millrace.engine.batch.Vocabulary;
 import millrace.engine.kernel.Backend;
-import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PagePool;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.ModelWeights;
@@ -91,11 +90,16 @@ public final class Engine implements TextEngine {
             }
             Backend backend = Backend.open(config.backend(), config.threads());
             resources.push(backend);
-            PagePool pool = pool(config, Transformer.kvLayout(model, config.kvFormat()), maxContext);
-            resources.push(pool);
-            ModelCard card = card(config, model, files, codec, maxContext, backend, pool);
+            KvFormat kvFormat = config.kvFormat() == null ? KvFormat.auto() : config.kvFormat();
+            MemoryPlanner planner = new MemoryPlanner(config, Transformer.kvLayout(model, kvFormat), maxContext);
+            planner.expectWeights(ModelInspection.storedBytes(files));
             ModelWeights weights = ModelWeights.load(model, files, backend.kernels());
             resources.push(weights);
+            planner.weigh(weights.bytesByFormat());
+            MemoryPlan plan = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));
+            PagePool pool = new PagePool(planner.layout(), plan.kv());
+            resources.push(pool);
+            ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan);
             BatchLoop loop = loop(config, model, weights, pool, backend, codec);
             resources.push(loop);
             return new Engine(
@@ -110,7 +114,9 @@ public final class Engine implements TextEngine {
             TextCodec codec,
             int maxContext,
             Backend backend,
-            PagePool pool) {
+            PagePool pool,
+            String weightFormat,
+            MemoryPlan plan) {
         return new ModelCard(
                 ModelInspection.name(config.model()),
                 model.architecture(),
@@ -124,10 +130,12 @@ public final class Engine implements TextEngine {
                 maxContext,
                 backend.name(),
                 backend.reason(),
-                config.kvFormat().id(),
+                weightFormat,
+                pool.layout().format().id(),
                 pool.layout().bytesPerToken(),
                 pool.pageCount() * pool.layout().pageBytes(),
                 pool.capacityTokens(),
+                plan,
                 EngineBuild.describe(),
                 PROFILE);
     }
@@ -139,16 +147,23 @@ public final class Engine implements TextEngine {
             PagePool pool,
             Backend backend,
             TextCodec codec) {
-        int rows = config.maxBatch() + config.prefillChunk();
-        int logitRows = Math.min(rows, Math.max(LOGIT_ROWS, config.maxBatch()));
-        Transformer transformer = new Transformer(model, weights, pool, backend.kernels(), rows, logitRows);
+        Transformer transformer =
+                new Transformer(model, weights, pool, backend.kernels(), rows(config), logitRows(config));
         List<Integer> stopTokens = ModelInspection.stopTokenIds(model, codec.tokenizer());
         return new BatchLoop(
                 transformer,
                 pool,
                 new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
-                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows));
+                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config)));
+    }
+
+    private static int rows(EngineConfig config) {
+        return config.maxBatch() + config.prefillChunk();
+    }
+
+    private static int logitRows(EngineConfig config) {
+        return Math.min(rows(config), Math.max(LOGIT_ROWS, config.maxBatch()));
     }
 
     private static int maxContext(EngineConfig config, ModelConfig model) {
@@ -160,20 +175,6 @@ public final class Engine implements TextEngine {
                             + "; lower engine.max.context");
         }
         return config.maxContext() == 0 ? model.maxPositionEmbeddings() : config.maxContext();
-    }
-
-    private static PagePool pool(EngineConfig config, KvLayout layout, int maxContext) {
-        long most = (long) PagePool.pagesFor(maxContext) * config.maxBatch() * layout.pageBytes();
-        long bytes = config.kvBytes() > 0
-                ? config.kvBytes()
-                : Math.max(layout.pageBytes(), Math.min(FreeMemory.bytes() / 4, most));
-        if (bytes < layout.pageBytes()) {
-            throw new BackendException(
-                    "KV_BUDGET",
-                    "engine.kv.bytes: expected at least " + layout.pageBytes() + ", one page, got " + bytes
-                            + "; raise it, or leave it out to take a quarter of the free memory");
-        }
-        return new PagePool(layout, bytes);
     }
 
     @Override

@@ -1,14 +1,21 @@
 package millrace.engine;
 
 import java.nio.file.Path;
+import java.util.List;
+import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /// What an engine is opened with.
 ///
 /// @param model directory with a Hugging Face checkpoint
-/// @param backend `auto`, `vector` or `scalar`; what is asked for by name and cannot be had stops the start
-/// @param kvBytes budget of the KV cache in bytes; 0 takes the default: a quarter of the free memory, at most what
+/// @param backend `auto`, `native`, `vector` or `scalar`; what is asked for by name and cannot be had stops the start
+/// @param kvFormat how the KV cache stores a token, or null for the best that is lossless in practice
+/// @param weightFormat how weights stay in memory: one of [#WEIGHT_FORMATS]; `stored` keeps each as the files have it
+/// @param memoryBytes what weights, KV cache and scratch may take together; 0 takes a share of what the machine has
+/// @param kvBytes budget of the KV cache in bytes; 0 takes what the others leave of `memoryBytes`, at most what
 ///        `maxBatch` sequences of the model's context can fill
+/// @param prefixCache whether full KV pages are shared between prompts that begin alike
+/// @param agingMs a waiting sequence gains one step of priority each time so many milliseconds have passed; 0 never
 /// @param threads compute threads; 0 takes one per core
 /// @param maxBatch the most sequences that run at once
 /// @param prefillChunk the most prompt tokens that one step computes
@@ -18,8 +25,12 @@ import org.jspecify.annotations.Nullable;
 public record EngineConfig(
         Path model,
         String backend,
-        KvFormat kvFormat,
+        @Nullable KvFormat kvFormat,
+        String weightFormat,
+        long memoryBytes,
         long kvBytes,
+        boolean prefixCache,
+        long agingMs,
         int threads,
         int maxBatch,
         int prefillChunk,
@@ -27,57 +38,125 @@ public record EngineConfig(
         @Nullable String pinnedDigest,
         @Nullable String chatFormat) {
 
+    /// Ids that `weightFormat` may have. All but the first convert unquantised weights while loading.
+    public static final List<String> WEIGHT_FORMATS = List.of("stored", "bf16", "packed", "int8", "int4");
+
     public static EngineConfig of(Path model) {
-        return new EngineConfig(model, "auto", KvFormat.BF16, 0, 0, 16, 256, 0, null, null);
+        return new EngineConfig(model, "auto", null, "stored", 0, 0, true, 2_000, 0, 16, 256, 0, null, null);
     }
 
     public EngineConfig withModel(Path value) {
-        return new EngineConfig(
-                value, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, chatFormat);
+        return with(fields -> fields.model = value);
     }
 
     public EngineConfig withBackend(String value) {
-        return new EngineConfig(
-                model, value, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, chatFormat);
+        return with(fields -> fields.backend = value);
     }
 
-    public EngineConfig withKvFormat(KvFormat value) {
-        return new EngineConfig(
-                model, backend, value, kvBytes, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, chatFormat);
+    public EngineConfig withKvFormat(@Nullable KvFormat value) {
+        return with(fields -> fields.kvFormat = value);
+    }
+
+    public EngineConfig withWeightFormat(String value) {
+        return with(fields -> fields.weightFormat = value);
+    }
+
+    public EngineConfig withMemoryBytes(long value) {
+        return with(fields -> fields.memoryBytes = value);
     }
 
     public EngineConfig withKvBytes(long value) {
-        return new EngineConfig(
-                model, backend, kvFormat, value, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, chatFormat);
+        return with(fields -> fields.kvBytes = value);
+    }
+
+    public EngineConfig withPrefixCache(boolean value) {
+        return with(fields -> fields.prefixCache = value);
+    }
+
+    public EngineConfig withAgingMs(long value) {
+        return with(fields -> fields.agingMs = value);
     }
 
     public EngineConfig withThreads(int value) {
-        return new EngineConfig(
-                model, backend, kvFormat, kvBytes, value, maxBatch, prefillChunk, maxContext, pinnedDigest, chatFormat);
+        return with(fields -> fields.threads = value);
     }
 
     public EngineConfig withMaxBatch(int value) {
-        return new EngineConfig(
-                model, backend, kvFormat, kvBytes, threads, value, prefillChunk, maxContext, pinnedDigest, chatFormat);
+        return with(fields -> fields.maxBatch = value);
     }
 
     public EngineConfig withPrefillChunk(int value) {
-        return new EngineConfig(
-                model, backend, kvFormat, kvBytes, threads, maxBatch, value, maxContext, pinnedDigest, chatFormat);
+        return with(fields -> fields.prefillChunk = value);
     }
 
     public EngineConfig withMaxContext(int value) {
-        return new EngineConfig(
-                model, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, value, pinnedDigest, chatFormat);
+        return with(fields -> fields.maxContext = value);
     }
 
     public EngineConfig withPinnedDigest(@Nullable String value) {
-        return new EngineConfig(
-                model, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, value, chatFormat);
+        return with(fields -> fields.pinnedDigest = value);
     }
 
     public EngineConfig withChatFormat(@Nullable String value) {
-        return new EngineConfig(
-                model, backend, kvFormat, kvBytes, threads, maxBatch, prefillChunk, maxContext, pinnedDigest, value);
+        return with(fields -> fields.chatFormat = value);
+    }
+
+    private EngineConfig with(Consumer<Fields> change) {
+        Fields fields = new Fields(this);
+        change.accept(fields);
+        return fields.config();
+    }
+
+    /// The components as fields, so that one can be changed without naming the others.
+    private static final class Fields {
+        private Path model;
+        private String backend;
+        private @Nullable KvFormat kvFormat;
+        private String weightFormat;
+        private long memoryBytes;
+        private long kvBytes;
+        private boolean prefixCache;
+        private long agingMs;
+        private int threads;
+        private int maxBatch;
+        private int prefillChunk;
+        private int maxContext;
+        private @Nullable String pinnedDigest;
+        private @Nullable String chatFormat;
+
+        Fields(EngineConfig from) {
+            model = from.model;
+            backend = from.backend;
+            kvFormat = from.kvFormat;
+            weightFormat = from.weightFormat;
+            memoryBytes = from.memoryBytes;
+            kvBytes = from.kvBytes;
+            prefixCache = from.prefixCache;
+            agingMs = from.agingMs;
+            threads = from.threads;
+            maxBatch = from.maxBatch;
+            prefillChunk = from.prefillChunk;
+            maxContext = from.maxContext;
+            pinnedDigest = from.pinnedDigest;
+            chatFormat = from.chatFormat;
+        }
+
+        EngineConfig config() {
+            return new EngineConfig(
+                    model,
+                    backend,
+                    kvFormat,
+                    weightFormat,
+                    memoryBytes,
+                    kvBytes,
+                    prefixCache,
+                    agingMs,
+                    threads,
+                    maxBatch,
+                    prefillChunk,
+                    maxContext,
+                    pinnedDigest,
+                    chatFormat);
+        }
     }
 }

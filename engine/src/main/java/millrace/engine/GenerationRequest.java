@@ -9,6 +9,7 @@ import java.util.List;
 /// @param stop strings that end the completion and are not part of it
 /// @param deadlineMs milliseconds since the epoch, or `Long.MAX_VALUE`
 /// @param priority higher is admitted first among waiting requests
+/// @param cacheSalt who may share KV pages with this request: those with an equal salt. Empty for the shared default
 public record GenerationRequest(
         String id,
         PromptInput input,
@@ -16,10 +17,23 @@ public record GenerationRequest(
         int maxNewTokens,
         List<String> stop,
         long deadlineMs,
-        int priority) {
+        int priority,
+        String cacheSalt) {
 
     public GenerationRequest {
         stop = List.copyOf(stop);
+    }
+
+    /// A request with the shared default salt.
+    public GenerationRequest(
+            String id,
+            PromptInput input,
+            Sampling sampling,
+            int maxNewTokens,
+            List<String> stop,
+            long deadlineMs,
+            int priority) {
+        this(id, input, sampling, maxNewTokens, stop, deadlineMs, priority, "");
     }
 
     public static GenerationRequest greedy(String id, PromptInput input, int maxNewTokens) {

@@ -1,5 +1,7 @@
 package millrace.engine;
 
+import org.jspecify.annotations.Nullable;
+
 /// How the KV cache stores a token. `F32` is the reference for comparisons, `BF16` the default.
 public enum KvFormat {
     F32,
@@ -11,6 +13,16 @@ public enum KvFormat {
     /// The name in configuration and records: `f32`, `bf16`, `int8`.
     public String id() {
         return name().toLowerCase(java.util.Locale.ROOT);
+    }
+
+    /// The smallest format that is lossless in practice, see docs/quality.md.
+    public static KvFormat auto() {
+        return INT8;
+    }
+
+    /// The format of that id, or null for `auto`.
+    public static @Nullable KvFormat ofIdOrAuto(String id) {
+        return id.equals("auto") ? null : ofId(id);
     }
 
     public static KvFormat ofId(String id) {

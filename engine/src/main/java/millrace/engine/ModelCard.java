@@ -11,6 +11,8 @@ import java.util.List;
 /// @param tokenizerDigest SHA-256 of the tokenizer's file, hexadecimal
 /// @param templateDigest SHA-256 of the chat format's id and version, hexadecimal: the format is code, not a file
 /// @param backendReason why this backend was chosen
+/// @param weightFormat how the weights stay in memory: the formats of the matrices, most bytes first, joined by `+`
+/// @param memory what the engine takes, part by part
 /// @param build version of the engine and a digest of its classes
 /// @param profile names the order of summation; equal profiles give equal bits
 public record ModelCard(
@@ -26,10 +28,12 @@ public record ModelCard(
         int maxContext,
         String backend,
         String backendReason,
+        String weightFormat,
         String kvFormat,
         long kvBytesPerToken,
         long kvBytes,
         long kvCapacityTokens,
+        MemoryPlan memory,
         String build,
         String profile) {
 

@@ -183,6 +183,11 @@ public record ModelInspection(
         return all - routed + routed / moe.nRoutedExperts() * moe.numExpertsPerTok();
     }
 
+    /// Bytes of all tensors as the files hold them.
+    static long storedBytes(ModelFiles files) {
+        return bytesByDtype(files).values().stream().mapToLong(Long::longValue).sum();
+    }
+
     private static Map<String, Long> bytesByDtype(ModelFiles files) {
         Map<String, Long> bytes = new TreeMap<>();
         for (String name : files.tensorNames()) {

@@ -35,7 +35,7 @@ class EngineTest {
     }
 
     private static EngineConfig config() {
-        return EngineConfig.of(dir).withThreads(2).withMaxBatch(4).withKvBytes(4 << 20);
+        return EngineConfig.of(dir).withThreads(2).withMaxBatch(4).withKvFormat(KvFormat.BF16).withKvBytes(4 << 20);
     }
 
     @Test
@@ -49,6 +49,7 @@ class EngineTest {
         assertThat(card.build()).matches("\\S+ sha256:[0-9a-f]{64}");
         assertThat(card.profile()).isEqualTo("cpu-strict/v1");
         assertThat(card.kvFormat()).isEqualTo("bf16");
+        assertThat(card.weightFormat()).isEqualTo("bf16");
         assertThat(card.kvBytes()).isPositive().isLessThanOrEqualTo(4 << 20);
         assertThat(card.kvCapacityTokens()).isEqualTo(card.kvBytes() / card.kvBytesPerToken());
         assertThat(card.maxContext()).isEqualTo(512);
@@ -162,7 +163,41 @@ class EngineTest {
     void refusesABudgetBelowOnePage() {
         long page = ModelInspection.of(dir, null).kv().get(1).pageBytes();
         refused(() -> Engine.open(config().withKvBytes(page - 1)), "KV_BUDGET", "engine.kv.bytes: expected at least " + page
-                + ", one page, got " + (page - 1) + "; raise it, or leave it out to take a quarter of the free memory");
+                + ", one page, got " + (page - 1) + "; raise it, or leave it out to take what the memory budget leaves");
+    }
+
+    @Test
+    void splitsOneBudgetIntoWeightsCacheAndTheRest() {
+        long budget = 2L << 30;
+        try (Engine planned = Engine.open(config().withKvBytes(0).withMemoryBytes(budget))) {
+            MemoryPlan plan = planned.card().memory();
+            assertThat(plan.budget()).isEqualTo(budget);
+            assertThat(plan.weights()).isGreaterThan(2 * planned.card().parameters() * 9 / 10);
+            assertThat(plan.scratch()).isPositive();
+            assertThat(plan.total()).isLessThanOrEqualTo(budget);
+            long pages = planned.card().kvCapacityTokens() / 16;
+            assertThat(plan.kv()).isEqualTo(pages * 16 * planned.card().kvBytesPerToken());
+            assertThat(pages).as("no more than the batch can fill").isEqualTo(4 * 512 / 16);
+            assertThat(plan.describe(planned.card().kvCapacityTokens(), 512)).endsWith(
+                    "2048 tokens fit, 4 sequences of 512");
+        }
+    }
+
+    @Test
+    void refusesABudgetThatTheModelExceeds() {
+        refused(() -> Engine.open(config().withMemoryBytes(100_000)), "MEMORY_PLAN", null);
+        refused(() -> Engine.open(config().withKvBytes(1L << 40).withMemoryBytes(2L << 30)), "MEMORY_PLAN", null);
+        assertThatThrownBy(() -> Engine.open(config().withMemoryBytes(100_000)))
+                .hasMessageStartingWith("engine.memory.bytes: expected enough for weights of about ")
+                .hasMessageEndingWith(", got 100000; raise it, take a smaller engine.weights or engine.kv.format,"
+                        + " or lower engine.prefill.chunk");
+    }
+
+    @Test
+    void theBestFormatOfTheCacheIsTheDefault() {
+        try (Engine chosen = Engine.open(config().withKvFormat(null))) {
+            assertThat(chosen.card().kvFormat()).isEqualTo(KvFormat.auto().id());
+        }
     }
 
     @Test

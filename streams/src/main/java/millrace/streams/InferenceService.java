@@ -136,8 +136,10 @@ public final class InferenceService implements AutoCloseable {
         ModelCard card = engine.card();
         story.accept("model " + card.name() + " (" + card.architecture() + ", " + card.parameters() + " parameters) " + card.modelDigest());
         story.accept("backend " + card.backend() + ": " + card.backendReason());
+        story.accept("weights " + card.weightFormat());
         story.accept("KV cache " + card.kvFormat() + ": " + card.kvCapacityTokens() + " tokens in " + card.kvBytes() + " bytes ("
                 + card.kvBytesPerToken() + " bytes per token)");
+        story.accept(card.memory().describe(card.kvCapacityTokens(), card.maxContext()));
     }
 
     private <T extends AutoCloseable> T own(T resource) {

@@ -68,12 +68,20 @@ public final class ServiceConfig {
                     "Directory of the model's checkpoint, or the name of a bundled model (glm-tiny, kimi-tiny).")
             .define("engine.model.digest", Type.STRING, "", Importance.HIGH,
                     "Digest that the model must have (sha256: and 64 hexadecimal digits); empty accepts and records any.")
-            .define("engine.backend", Type.STRING, "auto", ValidString.in("auto", "vector", "scalar"), Importance.MEDIUM,
+            .define("engine.backend", Type.STRING, "auto", ValidString.in("auto", "native", "vector", "scalar"), Importance.MEDIUM,
                     "Kernels: auto takes the fastest that works; one asked for by name that cannot be had stops the start.")
-            .define("engine.kv.format", Type.STRING, "bf16", ValidString.in("f32", "bf16", "int8"), Importance.MEDIUM,
-                    "How the KV cache stores a token.")
+            .define("engine.kv.format", Type.STRING, "auto", ServiceConfig::kvFormat, Importance.MEDIUM,
+                    "How the KV cache stores a token: auto takes the smallest that is lossless in practice, see docs/quality.md.")
+            .define("engine.weights", Type.STRING, "stored", weightFormats(), Importance.MEDIUM,
+                    "How weights stay in memory: stored keeps the checkpoint's formats, the others convert while loading.")
+            .define("engine.memory.bytes", Type.LONG, 0L, Range.atLeast(0), Importance.HIGH,
+                    "What weights, KV cache and scratch may take together; 0 takes four fifths of the free memory.")
             .define("engine.kv.bytes", Type.LONG, 0L, Range.atLeast(0), Importance.HIGH,
-                    "Budget of the KV cache in bytes; 0 takes a quarter of the free memory, at most what the batch can fill.")
+                    "Budget of the KV cache in bytes; 0 takes what the rest of the memory budget leaves, at most what the batch can fill.")
+            .define("engine.cache.prefix", Type.BOOLEAN, true, Importance.MEDIUM,
+                    "Whether prompts that begin alike share the KV pages of what they share, within one tenant.")
+            .define("engine.aging.ms", Type.LONG, 2_000L, Range.between(0L, 3_600_000L), Importance.LOW,
+                    "A waiting prompt gains one step of priority each time this has passed, so that none starves; 0 never.")
             .define("engine.threads", Type.INT, 0, Range.between(0, 1024), Importance.MEDIUM, "Compute threads; 0 is one per core.")
             .define("engine.max.batch", Type.INT, 16, Range.between(1, 4096), Importance.MEDIUM, "The most sequences that run at once.")
             .define("engine.prefill.chunk", Type.INT, 256, Range.between(1, 65_536), Importance.LOW,
@@ -265,8 +273,12 @@ public final class ServiceConfig {
         return new EngineConfig(
                 model,
                 string("engine.backend"),
-                KvFormat.ofId(string("engine.kv.format")),
+                KvFormat.ofIdOrAuto(string("engine.kv.format")),
+                string("engine.weights"),
+                number("engine.memory.bytes"),
                 number("engine.kv.bytes"),
+                flag("engine.cache.prefix"),
+                number("engine.aging.ms"),
                 integer("engine.threads"),
                 integer("engine.max.batch"),
                 integer("engine.prefill.chunk"),
@@ -277,6 +289,18 @@ public final class ServiceConfig {
 
     private static @Nullable String blankToNull(String value) {
         return value.isBlank() ? null : value;
+    }
+
+    private static void kvFormat(String key, Object value) {
+        try {
+            KvFormat.ofIdOrAuto((String) value);
+        } catch (IllegalArgumentException e) {
+            throw new ConfigException(key, value, e.getMessage());
+        }
+    }
+
+    private static ConfigDef.Validator weightFormats() {
+        return ValidString.in(EngineConfig.WEIGHT_FORMATS.toArray(String[]::new));
     }
 
     private static ConfigDef.Validator nonEmpty() {

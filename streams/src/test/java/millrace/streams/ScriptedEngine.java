@@ -9,6 +9,7 @@ import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.InvalidRequestException;
+import millrace.engine.MemoryPlan;
 import millrace.engine.ModelCard;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
@@ -46,7 +47,7 @@ final class ScriptedEngine implements TextEngine {
     @Override
     public ModelCard card() {
         return new ModelCard(MODEL, "Scripted", MODEL_DIGEST, List.of(), "cd".repeat(32), "ef".repeat(32), "none", 0, 256,
-                MAX_CONTEXT, "none", "scripted", "none", 0, 0, 0, "1.0 " + "12".repeat(32), "scripted/v1");
+                MAX_CONTEXT, "none", "scripted", "none", "none", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32), "scripted/v1");
     }
 
     @Override

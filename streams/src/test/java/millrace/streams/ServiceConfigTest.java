@@ -11,7 +11,6 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
 import millrace.engine.EngineConfig;
-import millrace.engine.KvFormat;
 import org.apache.kafka.common.config.ConfigException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -41,7 +40,7 @@ class ServiceConfigTest {
         assertThat(config.flag("audit.epoch.new")).isFalse();
         assertThat(config.isSet("topics.partitions")).isFalse();
         EngineConfig engine = config.engine(directory);
-        assertThat(engine.kvFormat()).isEqualTo(KvFormat.BF16);
+        assertThat(engine.kvFormat()).isNull();
         assertThat(engine.pinnedDigest()).isNull();
         assertThat(engine.chatFormat()).isNull();
     }
@@ -83,7 +82,7 @@ class ServiceConfigTest {
     @Test
     void refusesValuesOutOfRange() {
         refused("topics.partitions", "0", "Invalid value 0 for configuration topics.partitions: Value must be at least 1");
-        refused("engine.backend", "gpu", "Invalid value gpu for configuration engine.backend: String must be one of: auto, vector, scalar");
+        refused("engine.backend", "gpu", "Invalid value gpu for configuration engine.backend: String must be one of: auto, native, vector, scalar");
         refused("engine.threads", "many", "Invalid value many for configuration engine.threads: Not a number of type INT");
         refused("state.dir", "", "Invalid value  for configuration state.dir: String must be non-empty");
         assertThatThrownBy(() -> ServiceConfig.of(Map.of("intake.max.tokens", "10", "intake.default.max.tokens", "11")))

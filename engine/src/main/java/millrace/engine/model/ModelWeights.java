@@ -6,6 +6,9 @@ import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.TreeMap;
 import millrace.engine.kernel.BFloat16;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
@@ -24,14 +27,21 @@ public final class ModelWeights implements AutoCloseable {
     private final Matrix lmHead;
     private final float[] finalNorm;
     private final List<LayerWeights> layers;
+    private final Map<String, Long> bytesByFormat;
 
     private ModelWeights(
-            Arena arena, Matrix embedding, Matrix lmHead, float[] finalNorm, List<LayerWeights> layers) {
+            Arena arena,
+            Matrix embedding,
+            Matrix lmHead,
+            float[] finalNorm,
+            List<LayerWeights> layers,
+            Map<String, Long> bytesByFormat) {
         this.arena = arena;
         this.embedding = embedding;
         this.lmHead = lmHead;
         this.finalNorm = finalNorm;
         this.layers = List.copyOf(layers);
+        this.bytesByFormat = Map.copyOf(bytesByFormat);
     }
 
     /// Repacks every tensor that the config asks for; [TensorExpectation#check] must have passed.
@@ -65,6 +75,11 @@ public final class ModelWeights implements AutoCloseable {
         return layers.get(layer);
     }
 
+    /// Bytes that the matrices take, by format.
+    public Map<String, Long> bytesByFormat() {
+        return bytesByFormat;
+    }
+
     /// Frees the memory. No transformer may use these weights afterwards.
     @Override
     public void close() {
@@ -81,6 +96,7 @@ public final class ModelWeights implements AutoCloseable {
         private final ModelFiles files;
         private final Kernels kernels;
         private final Arena arena;
+        private final Map<String, Long> bytesByFormat = new TreeMap<>();
 
         Loader(ModelConfig config, ModelFiles files, Kernels kernels, Arena arena) {
             this.config = config;
@@ -97,7 +113,7 @@ public final class ModelWeights implements AutoCloseable {
             for (int layer = 0; layer < config.numHiddenLayers(); layer++) {
                 layers.add(layer(layer, p + "layers." + layer + "."));
             }
-            return new ModelWeights(arena, embedding, lmHead, vector(p + "norm.weight"), layers);
+            return new ModelWeights(arena, embedding, lmHead, vector(p + "norm.weight"), layers, bytesByFormat);
         }
 
         private LayerWeights layer(int layer, String p) {
@@ -192,7 +208,10 @@ public final class ModelWeights implements AutoCloseable {
         }
 
         private Matrix pack(Matrix.Source source) {
-            return kernels.pack(source, arena);
+            Matrix matrix = kernels.pack(source, arena);
+            String format = matrix.format().name().toLowerCase(Locale.ROOT);
+            bytesByFormat.merge(format, matrix.data().byteSize(), Long::sum);
+            return matrix;
         }
 
         private float @Nullable [] vectorIf(boolean present, String name) {

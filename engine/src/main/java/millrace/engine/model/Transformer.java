@@ -75,6 +75,35 @@ public final class Transformer implements StepModel {
                 : KvLayout.latent(format, config.numHiddenLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
     }
 
+    /// Bytes of the rows that a transformer of these limits holds between its operations.
+    public static long scratchBytes(ModelConfig config, int maxRows, int maxLogitRows) {
+        long hidden = config.hiddenSize();
+        int rotary = new RotaryEmbedding(config.rope()).rotaryDim();
+        long perRow = 3 * hidden + rotary + attentionFloats(config) + feedForwardFloats(config);
+        return Float.BYTES * (maxRows * perRow + (long) maxLogitRows * config.vocabSize());
+    }
+
+    private static long attentionFloats(ModelConfig config) {
+        long heads = config.numAttentionHeads();
+        MlaConfig mla = config.mla();
+        if (mla == null) {
+            return 2L * config.headDim() * (heads + config.numKeyValueHeads());
+        }
+        long perHead = mla.qkHeadDim() + 2L * mla.kvLoraRank() + mla.vHeadDim();
+        return mla.qLoraRank() + heads * perHead + mla.kvLoraRank() + mla.qkRopeHeadDim();
+    }
+
+    private static long feedForwardFloats(ModelConfig config) {
+        long dense = 2L * config.intermediateSize();
+        MoeConfig moe = config.moe();
+        if (moe == null) {
+            return dense;
+        }
+        long perExpert = 2L * (config.hiddenSize() + moe.moeIntermediateSize());
+        long shared = 2L * moe.nSharedExperts() * moe.moeIntermediateSize() + config.hiddenSize();
+        return dense + moe.nRoutedExperts() + moe.numExpertsPerTok() * perExpert + shared;
+    }
+
     @Override
     public float[] logits() {
         return logits.values();

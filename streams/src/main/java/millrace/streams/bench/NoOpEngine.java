@@ -9,6 +9,7 @@ import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.MemoryPlan;
 import millrace.engine.ModelCard;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
@@ -36,7 +37,7 @@ public final class NoOpEngine implements TextEngine {
     @Override
     public ModelCard card() {
         return new ModelCard("no-op", "NoOp", "sha256:" + ZEROS, List.of(), ZEROS, ZEROS, "none", 0, 256, 1 << 20, "none",
-                "answers with the prompt", "none", 0, 0, 0, "no-op " + ZEROS, "none");
+                "answers with the prompt", "none", "none", 0, 0, 0, MemoryPlan.NONE, "no-op " + ZEROS, "none");
     }
 
     @Override

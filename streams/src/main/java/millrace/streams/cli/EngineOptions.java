@@ -16,9 +16,9 @@ import picocli.CommandLine.TypeConversionException;
 
 /// Options of every command that runs an engine. An option stands above a `-D` key for the same thing.
 final class EngineOptions {
-    private static final String KEYS = "engine.backend, engine.chat.format, engine.kv.bytes, engine.kv.format, "
-            + "engine.max.batch, engine.max.context, engine.model, "
-            + "engine.model.digest, engine.prefill.chunk, engine.threads";
+    private static final String KEYS = "engine.aging.ms, engine.backend, engine.cache.prefix, engine.chat.format, "
+            + "engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, engine.memory.bytes, "
+            + "engine.model, engine.model.digest, engine.prefill.chunk, engine.threads, engine.weights";
 
     @Spec(Spec.Target.MIXEE)
     @Nullable CommandSpec spec;
@@ -30,20 +30,26 @@ final class EngineOptions {
                     + "here or as -D engine.model=DIR.")
     @Nullable String model;
 
-    @Option(names = "--backend", paramLabel = "NAME", description = "auto (default), vector or scalar: the same bits.")
+    @Option(names = "--backend", paramLabel = "NAME", description = "auto (default), native, vector or scalar: the same bits.")
     @Nullable String backend;
 
     @Option(
             names = "--kv",
             paramLabel = "FORMAT",
-            description = "How the KV cache stores a token: f32, bf16 (default) or int8.")
+            description = "How the KV cache stores a token: auto (default), f32, bf16, int8 and more, see docs/quality.md.")
     @Nullable String kvFormat;
+
+    @Option(
+            names = "--weights",
+            paramLabel = "FORMAT",
+            description = "How weights stay in memory: stored (default), bf16, packed, int8 or int4.")
+    @Nullable String weightFormat;
 
     @Option(
             names = "--kv-bytes",
             paramLabel = "BYTES",
             converter = ByteSize.class,
-            description = "Budget of the KV cache, with k, m or g; default: a quarter of the free memory.")
+            description = "Budget of the KV cache, with k, m or g; default: what the memory budget leaves.")
     @Nullable Long kvBytes;
 
     @Option(names = "--threads", paramLabel = "N", description = "Compute threads; default: one per core.")
@@ -98,6 +104,7 @@ final class EngineOptions {
         }
         config = backend == null ? config : with(config, "--backend", backend);
         config = kvFormat == null ? config : with(config, "--kv", kvFormat);
+        config = weightFormat == null ? config : with(config, "--weights", weightFormat);
         config = kvBytes == null ? config : config.withKvBytes(kvBytes);
         config = threads == null ? config : with(config, "--threads", threads.toString());
         config = batch == null ? config : with(config, "--batch", batch.toString());
@@ -108,6 +115,10 @@ final class EngineOptions {
         return switch (key) {
             case "engine.backend", "--backend" -> config.withBackend(backend(key, value));
             case "engine.kv.format", "--kv" -> config.withKvFormat(format(key, value));
+            case "engine.weights", "--weights" -> config.withWeightFormat(weights(key, value));
+            case "engine.memory.bytes" -> config.withMemoryBytes(bytes(key, value));
+            case "engine.cache.prefix" -> config.withPrefixCache(flag(key, value));
+            case "engine.aging.ms" -> config.withAgingMs(number(key, value, 0, 3_600_000));
             case "engine.kv.bytes" -> config.withKvBytes(bytes(key, value));
             case "engine.threads", "--threads" -> config.withThreads(number(key, value, 0, 1024));
             case "engine.max.batch", "--batch" -> config.withMaxBatch(number(key, value, 1, 4096));
@@ -123,17 +134,33 @@ final class EngineOptions {
 
     private String backend(String key, String value) {
         return switch (value) {
-            case "auto", "vector", "scalar" -> value;
-            default -> throw wrong(key + ": expected auto, vector or scalar, got \"" + value + "\"");
+            case "auto", "native", "vector", "scalar" -> value;
+            default -> throw wrong(key + ": expected auto, native, vector or scalar, got \"" + value + "\"");
         };
     }
 
-    private KvFormat format(String key, String value) {
+    private @Nullable KvFormat format(String key, String value) {
         try {
-            return KvFormat.ofId(value);
+            return KvFormat.ofIdOrAuto(value);
         } catch (IllegalArgumentException e) {
-            throw wrong(key + ": expected f32, bf16 or int8, got \"" + value + "\"");
+            throw wrong(key + ": " + e.getMessage());
         }
+    }
+
+    private String weights(String key, String value) {
+        if (!EngineConfig.WEIGHT_FORMATS.contains(value)) {
+            throw wrong(key + ": expected one of " + String.join(", ", EngineConfig.WEIGHT_FORMATS) + ", got \"" + value
+                    + "\"");
+        }
+        return value;
+    }
+
+    private boolean flag(String key, String value) {
+        return switch (value) {
+            case "true" -> true;
+            case "false" -> false;
+            default -> throw wrong(key + ": expected true or false, got \"" + value + "\"");
+        };
     }
 
     private long bytes(String key, String value) {

@@ -250,12 +250,13 @@ class OfflineToolsTest {
     void wrongUsageExitsWithTwo() {
         String[] base = {"generate", "--model", model("glm-tiny"), "--input", "-", "--output", "-"};
         usage("Missing required options: '--input=FILE', '--output=FILE'", "generate", "--model", "x");
-        usage("-D engine.speed: expected one of engine.backend, engine.chat.format, engine.kv.bytes, engine.kv.format, "
-                + "engine.max.batch, engine.max.context, engine.model, engine.model.digest, engine.prefill.chunk, "
-                + "engine.threads, got an unknown key", with(base, "-D", "engine.speed=9"));
+        usage("-D engine.speed: expected one of engine.aging.ms, engine.backend, engine.cache.prefix, "
+                + "engine.chat.format, engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, "
+                + "engine.memory.bytes, engine.model, engine.model.digest, engine.prefill.chunk, engine.threads, "
+                + "engine.weights, got an unknown key", with(base, "-D", "engine.speed=9"));
         usage("Missing required option: '--model=DIR'", "generate", "--input", "-", "--output", "-");
-        usage("--kv: expected f32, bf16 or int8, got \"fp4\"", with(base, "--kv", "fp4"));
-        usage("--backend: expected auto, vector or scalar, got \"cuda\"", with(base, "--backend", "cuda"));
+        usage("--kv: KV format: expected one of f32, bf16, int8, got \"fp4\"", with(base, "--kv", "fp4"));
+        usage("--backend: expected auto, native, vector or scalar, got \"cuda\"", with(base, "--backend", "cuda"));
         usage("--batch: expected a whole number from 1 to 4096, got \"0\"", with(base, "--batch", "0"));
         usage("Invalid value for option '--kv-bytes': expected bytes like 4096, 64k, 512m or 8g, got \"lots\"",
                 with(base, "--kv-bytes", "lots"));

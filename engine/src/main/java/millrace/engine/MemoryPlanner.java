@@ -1,0 +1,104 @@
+package millrace.engine;
+
+import java.lang.management.ManagementFactory;
+import java.util.Map;
+import java.util.stream.Collectors;
+import millrace.engine.kv.KvLayout;
+import millrace.engine.kv.PagePool;
+
+/// Splits the memory budget while a model is opened: first the weights, whose size is not a choice, then the scratch of
+/// the largest step and the process itself, and what is left to the KV cache.
+///
+/// A budget that cannot be kept is refused before the weights are read, where their size is known well enough, and in
+/// any case before a page is taken.
+final class MemoryPlanner {
+    private static final double SHARE_OF_FREE = 0.8;
+
+    /// What a stored byte becomes at most: load-time packing makes weights smaller, padding of panels hardly larger.
+    private static final Map<String, Double> GROWTH =
+            Map.of("stored", 1.0, "bf16", 1.0, "packed", 0.76, "int8", 0.54, "int4", 0.29);
+
+    private final EngineConfig config;
+    private final KvLayout layout;
+    private final int maxContext;
+    private final long budget;
+    private Map<String, Long> weights = Map.of();
+
+    /// @throws BackendException `KV_BUDGET`
+    MemoryPlanner(EngineConfig config, KvLayout layout, int maxContext) {
+        this.config = config;
+        this.layout = layout;
+        this.maxContext = maxContext;
+        if (config.kvBytes() > 0 && config.kvBytes() < layout.pageBytes()) {
+            throw new BackendException(
+                    "KV_BUDGET",
+                    "engine.kv.bytes: expected at least " + layout.pageBytes() + ", one page, got " + config.kvBytes()
+                            + "; raise it, or leave it out to take what the memory budget leaves");
+        }
+        budget = config.memoryBytes() > 0 ? config.memoryBytes() : (long) (FreeMemory.bytes() * SHARE_OF_FREE);
+    }
+
+    KvLayout layout() {
+        return layout;
+    }
+
+    /// Refuses a model that certainly does not fit, before time is spent on it.
+    ///
+    /// @throws BackendException `MEMORY_PLAN`
+    void expectWeights(long storedBytes) {
+        long expected = (long) (storedBytes * GROWTH.getOrDefault(config.weightFormat(), 1.0));
+        if (expected + layout.pageBytes() > budget) {
+            throw refused("weights of about " + expected + " bytes and one KV page of " + layout.pageBytes());
+        }
+    }
+
+    /// Takes over what the weights take, by format.
+    void weigh(Map<String, Long> bytesByFormat) {
+        weights = bytesByFormat;
+    }
+
+    /// Formats of the weights, most bytes first.
+    String weightFormat() {
+        return weights.entrySet().stream()
+                .sorted(Map.Entry.<String, Long>comparingByValue().reversed().thenComparing(Map.Entry.comparingByKey()))
+                .map(Map.Entry::getKey)
+                .collect(Collectors.joining("+"));
+    }
+
+    /// The plan, once the weights are there.
+    ///
+    /// @throws BackendException `MEMORY_PLAN`
+    MemoryPlan plan(long scratch) {
+        long weightBytes = weights.values().stream().mapToLong(Long::longValue).sum();
+        long runtime = runtimeBytes();
+        long left = budget - weightBytes - scratch - runtime;
+        String others = weightBytes + " bytes of weights, " + scratch + " of scratch and " + runtime + " of the process";
+        if (config.kvBytes() > 0) {
+            if (config.memoryBytes() > 0 && config.kvBytes() > left) {
+                throw refused(others + ", and a KV cache of " + config.kvBytes());
+            }
+            return new MemoryPlan(budget, weightBytes, scratch, runtime, config.kvBytes());
+        }
+        if (left < layout.pageBytes()) {
+            throw refused(others + ", and one KV page of " + layout.pageBytes());
+        }
+        long most = (long) PagePool.pagesFor(maxContext) * config.maxBatch() * layout.pageBytes();
+        return new MemoryPlan(budget, weightBytes, scratch, runtime, Math.min(left, most));
+    }
+
+    /// What the Java process has taken so far beside what the engine allocates outside the heap.
+    private static long runtimeBytes() {
+        return Runtime.getRuntime().totalMemory()
+                + ManagementFactory.getMemoryMXBean().getNonHeapMemoryUsage().getCommitted();
+    }
+
+    private BackendException refused(String needs) {
+        String where = config.memoryBytes() > 0
+                ? "engine.memory.bytes: expected enough for "
+                : "memory: expected enough free for ";
+        return new BackendException(
+                "MEMORY_PLAN",
+                where + needs + ", got " + budget + "; raise it, take a smaller engine.weights or engine.kv.format,"
+                        + " or lower engine.prefill.chunk");
+    }
+}
