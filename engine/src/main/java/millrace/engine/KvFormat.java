@@ -1,5 +1,8 @@
 package millrace.engine;
 
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /// How the KV cache stores a token. `F32` is the reference for comparisons, `BF16` the default.
@@ -18,6 +21,11 @@ public enum KvFormat {
     /// The smallest format that is lossless in practice, see docs/quality.md.
     public static KvFormat auto() {
         return INT8;
+    }
+
+    /// What configuration may say: `auto`, then the id of every format.
+    public static List<String> ids() {
+        return Stream.concat(Stream.of("auto"), Arrays.stream(values()).map(KvFormat::id)).toList();
     }
 
     /// The format of that id, or null for `auto`.

@@ -70,9 +70,9 @@ public final class ServiceConfig {
                     "Digest that the model must have (sha256: and 64 hexadecimal digits); empty accepts and records any.")
             .define("engine.backend", Type.STRING, "auto", ValidString.in("auto", "native", "vector", "scalar"), Importance.MEDIUM,
                     "Kernels: auto takes the fastest that works; one asked for by name that cannot be had stops the start.")
-            .define("engine.kv.format", Type.STRING, "auto", ServiceConfig::kvFormat, Importance.MEDIUM,
+            .define("engine.kv.format", Type.STRING, "auto", ValidString.in(KvFormat.ids().toArray(String[]::new)), Importance.MEDIUM,
                     "How the KV cache stores a token: auto takes the smallest that is lossless in practice, see docs/quality.md.")
-            .define("engine.weights", Type.STRING, "stored", weightFormats(), Importance.MEDIUM,
+            .define("engine.weights", Type.STRING, "stored", ValidString.in(EngineConfig.WEIGHT_FORMATS.toArray(String[]::new)), Importance.MEDIUM,
                     "How weights stay in memory: stored keeps the checkpoint's formats, the others convert while loading.")
             .define("engine.memory.bytes", Type.LONG, 0L, Range.atLeast(0), Importance.HIGH,
                     "What weights, KV cache and scratch may take together; 0 takes four fifths of the free memory.")
@@ -289,18 +289,6 @@ public final class ServiceConfig {
 
     private static @Nullable String blankToNull(String value) {
         return value.isBlank() ? null : value;
-    }
-
-    private static void kvFormat(String key, Object value) {
-        try {
-            KvFormat.ofIdOrAuto((String) value);
-        } catch (IllegalArgumentException e) {
-            throw new ConfigException(key, value, e.getMessage());
-        }
-    }
-
-    private static ConfigDef.Validator weightFormats() {
-        return ValidString.in(EngineConfig.WEIGHT_FORMATS.toArray(String[]::new));
     }
 
     private static ConfigDef.Validator nonEmpty() {
