@@ -35,17 +35,18 @@ class HouseRulesTest {
 
     /// Rooms of the engine, and the rooms that each may enter. The values of the door (requests, results, errors) may
     /// be used everywhere, as long as they know no room themselves.
-    private static final Map<String, Set<String>> ENGINE_ROOMS = Map.of(
-            "weights", Set.of("kernel"),
-            "tokenizer", Set.of("weights"),
-            "model", Set.of("batch", "kv", "weights", "kernel"),
-            "batch", Set.of("kv", "sampling", "tokenizer"),
-            "kv", Set.of("kernel"),
-            "sampling", Set.of(),
-            "kernel", Set.of(),
-            "kernel.cpu", Set.of("kernel"),
-            "kernel.scalar", Set.of("kernel", "kernel.cpu"),
-            "kernel.vector", Set.of("kernel", "kernel.cpu"));
+    private static final Map<String, Set<String>> ENGINE_ROOMS = Map.ofEntries(
+            Map.entry("weights", Set.of("kernel")),
+            Map.entry("tokenizer", Set.of("weights")),
+            Map.entry("model", Set.of("batch", "kv", "weights", "kernel")),
+            Map.entry("batch", Set.of("kv", "sampling", "tokenizer")),
+            Map.entry("kv", Set.of("kernel")),
+            Map.entry("sampling", Set.of()),
+            Map.entry("kernel", Set.of()),
+            Map.entry("kernel.cpu", Set.of("kernel")),
+            Map.entry("kernel.scalar", Set.of("kernel", "kernel.cpu")),
+            Map.entry("kernel.vector", Set.of("kernel", "kernel.cpu")),
+            Map.entry("kernel.ffi", Set.of("kernel", "kernel.cpu")));
 
     /// Rooms of streams; the root, named by the empty string, is the service.
     private static final Map<String, Set<String>> STREAMS_ROOMS = Map.of(

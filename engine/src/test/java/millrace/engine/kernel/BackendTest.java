@@ -2,32 +2,59 @@ package millrace.engine.kernel;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import millrace.engine.BackendException;
+import millrace.engine.kernel.ffi.NativeTier;
+import millrace.engine.kernel.scalar.ScalarLoops;
 import org.junit.jupiter.api.Test;
 
 final class BackendTest {
+    private static final String MISSING = "no library for linux-mips in the jar";
+
     @Test
-    void autoShouldTakeVectorsWhereTheModuleIs() {
-        try (Backend backend = Backend.open("auto", 2)) {
+    void autoShouldTakeNativeLoopsWhereTheLibraryIs() {
+        String missing = NativeTier.missing(new ScalarLoops());
+        assumeTrue(missing == null, "no native kernels here: " + missing);
+        for (String name : new String[] {"auto", "native"}) {
+            try (Backend backend = Backend.open(name, 2)) {
+                assertThat(backend.name()).isEqualTo("native");
+                assertThat(backend.reason()).matches((name.equals("auto") ? "fastest of this machine" : "asked for")
+                        + "; AVX(2|-512), library from .+, 2 threads");
+            }
+        }
+    }
+
+    @Test
+    void autoShouldTakeNativeLoopsWithoutTheVectorModule() {
+        assumeTrue(NativeTier.missing(new ScalarLoops()) == null);
+        try (Backend backend = Backend.open("auto", 1, false, null)) {
+            assertThat(backend.name()).isEqualTo("native");
+        }
+    }
+
+    @Test
+    void autoShouldTakeVectorsWhereTheModuleIsAndNoLibrary() {
+        try (Backend backend = Backend.open("auto", 2, true, MISSING)) {
             assertThat(backend.name()).isEqualTo("vector");
-            assertThat(backend.reason()).matches("fastest of this JVM; (128|256|512) bits, 2 threads");
+            assertThat(backend.reason()).matches("fastest of this JVM \\(not native: no library for linux-mips in the jar\\); "
+                    + "(128|256|512) bits, 2 threads");
         }
     }
 
     @Test
     void autoShouldSayWhyItIsScalar() {
-        try (Backend backend = Backend.open("auto", 1, false)) {
+        try (Backend backend = Backend.open("auto", 1, false, MISSING)) {
             assertThat(backend.name()).isEqualTo("scalar");
             assertThat(backend.reason())
                     .isEqualTo("the module jdk.incubator.vector is missing: start java with "
-                            + "--add-modules jdk.incubator.vector; 1 thread");
+                            + "--add-modules jdk.incubator.vector (not native: no library for linux-mips in the jar); 1 thread");
         }
     }
 
     @Test
     void vectorAskedForAndMissingShouldStopTheStart() {
-        assertThatThrownBy(() -> Backend.open("vector", 1, false))
+        assertThatThrownBy(() -> Backend.open("vector", 1, false, null))
                 .isInstanceOfSatisfying(
                         BackendException.class, e -> assertThat(e.code()).isEqualTo("BACKEND_UNAVAILABLE"))
                 .hasMessage("backend \"vector\": expected the module jdk.incubator.vector in this JVM, got none; "
@@ -35,9 +62,18 @@ final class BackendTest {
     }
 
     @Test
+    void nativeAskedForAndMissingShouldStopTheStart() {
+        assertThatThrownBy(() -> Backend.open("native", 1, true, MISSING))
+                .isInstanceOfSatisfying(
+                        BackendException.class, e -> assertThat(e.code()).isEqualTo("BACKEND_UNAVAILABLE"))
+                .hasMessage("backend \"native\": expected the kernel library of this machine, got none: "
+                        + "no library for linux-mips in the jar; set the backend to auto or vector");
+    }
+
+    @Test
     void unknownNameShouldBeRefused() {
         assertThatThrownBy(() -> Backend.open("cuda", 1))
                 .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("BACKEND_UNKNOWN"))
-                .hasMessage("backend: expected auto, vector or scalar, got \"cuda\"");
+                .hasMessage("backend: expected auto, native, vector or scalar, got \"cuda\"");
     }
 }

@@ -19,13 +19,13 @@ final class AllocationTest {
     private static final int ROUNDS = 200;
 
     @ParameterizedTest
-    @CsvSource({"glm-tiny, INT8", "kimi-tiny, BF16"})
-    void decodeStepsShouldAllocateNothing(String name, KvFormat format) {
+    @CsvSource({"glm-tiny, INT8, vector", "kimi-tiny, BF16, vector", "glm-tiny, BF16, auto", "kimi-tiny, INT8, auto"})
+    void decodeStepsShouldAllocateNothing(String name, KvFormat format, String backend) {
         var threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         int[] ids = TinyModel.tokens(96);
         Arrays.setAll(ids, i -> ids[i] % 1024);
         Path dir = Path.of("../streams/src/main/resources/models", name);
-        try (ModelRun run = ModelRun.open(dir, "vector", 1, format)) {
+        try (ModelRun run = ModelRun.open(dir, backend, 1, format)) {
             long least = Long.MAX_VALUE;
             PageTable table = run.newTable();
             for (int round = 0; round < ROUNDS && least > 0; round++) {

@@ -219,9 +219,7 @@ public final class CpuKernels implements Kernels {
 
     @Override
     public void close() {
-        if (loops instanceof WarmingLoops warming) {
-            warming.close();
-        }
+        loops.close();
         team.close();
     }
 }

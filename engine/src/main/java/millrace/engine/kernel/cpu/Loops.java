@@ -60,6 +60,9 @@ public interface Loops {
     void accumulate(
             float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset);
 
+    /// Ends what the loops do aside; they stay usable.
+    default void close() {}
+
     /// Adds 16 partial sums in the fixed tree: `l + 8` to `l`, then 4, 2, 1. Overwrites them.
     static float tree(float[] partials) {
         for (int half = 8; half >= 1; half /= 2) {

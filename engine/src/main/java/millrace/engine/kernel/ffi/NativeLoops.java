@@ -1,0 +1,136 @@
+package millrace.engine.kernel.ffi;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandle;
+import java.util.Objects;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.TileFormat;
+import millrace.engine.kernel.cpu.Loops;
+
+/// The inner loops in C; those that have no C form are another implementation's.
+///
+/// C checks nothing: every range is checked here, once per call.
+final class NativeLoops implements Loops {
+    private final Loops others;
+
+    /// @param others serves what has no C form
+    NativeLoops(Loops others) {
+        this.others = others;
+    }
+
+    @Override
+    public void project(
+            Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
+        Objects.checkFromIndexSize(firstPanel, panels, w.panels());
+        Objects.checkIndex(panels - 1, PANELS);
+        Objects.checkIndex(rows - 1, out.length / TILE);
+        Objects.checkFromIndexSize(xOffset, Math.addExact(Math.multiplyExact(rows - 1, xStride), w.cols()), x.length);
+        switch (w.format()) {
+            case F32 -> project(Symbols.PROJECT_F32, w, firstPanel, panels, x, xOffset, xStride, rows, out);
+            case BF16 -> project(Symbols.PROJECT_BF16, w, firstPanel, panels, x, xOffset, xStride, rows, out);
+            default -> others.project(w, firstPanel, panels, x, xOffset, xStride, rows, out);
+        }
+    }
+
+    private static void project(
+            MethodHandle function,
+            Matrix w,
+            int firstPanel,
+            int panels,
+            float[] x,
+            int xOffset,
+            int xStride,
+            int rows,
+            float[] out) {
+        int last = firstPanel + panels - 1;
+        try {
+            function.invokeExact(
+                    w.panelAddress(firstPanel),
+                    w.panelAddress(Math.min(firstPanel + 1, last)),
+                    w.panelAddress(Math.min(firstPanel + 2, last)),
+                    w.panelAddress(last),
+                    (long) panels,
+                    (long) w.cols(),
+                    MemorySegment.ofArray(x),
+                    (long) xOffset,
+                    (long) xStride,
+                    (long) rows,
+                    MemorySegment.ofArray(out));
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    @Override
+    public float sumOfSquares(float[] x, int offset, int n, float[] partials) {
+        Objects.checkFromIndexSize(offset, n, x.length);
+        try {
+            return (float) Symbols.SUM_OF_SQUARES.invokeExact(MemorySegment.ofArray(x), (long) offset, (long) n);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    @Override
+    public void swiglu(float[] gate, int gateOffset, float[] up, int upOffset, int n) {
+        Objects.checkFromIndexSize(gateOffset, n, gate.length);
+        Objects.checkFromIndexSize(upOffset, n, up.length);
+        try {
+            Symbols.SWIGLU.invokeExact(
+                    MemorySegment.ofArray(gate), (long) gateOffset, MemorySegment.ofArray(up), (long) upOffset, (long) n);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    @Override
+    public float softmax(float[] scores, int offset, int n, float scale, float[] partials) {
+        Objects.checkFromIndexSize(offset, n, scores.length);
+        try {
+            return (float) Symbols.SOFTMAX.invokeExact(MemorySegment.ofArray(scores), (long) offset, (long) n, scale);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    @Override
+    public void decode(
+            TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset) {
+        others.decode(format, tile, depth, lanes, laneFrom, laneTo, out, offset);
+    }
+
+    @Override
+    public void scaleLanes(float[] x, int offset, int depth, long scales) {
+        others.scaleLanes(x, offset, depth, scales);
+    }
+
+    @Override
+    public void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales) {
+        others.scaleDepths(x, offset, lanes, laneFrom, laneTo, scales);
+    }
+
+    @Override
+    public void score(
+            float[] q,
+            int qOffset,
+            int qStride,
+            int queries,
+            float[] keys,
+            int depth,
+            float[] scores,
+            int sOffset,
+            int sStride) {
+        others.score(q, qOffset, qStride, queries, keys, depth, scores, sOffset, sStride);
+    }
+
+    @Override
+    public void accumulate(
+            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset) {
+        others.accumulate(p, pOffset, tokens, values, vOffset, lanes, acc, aOffset);
+    }
+
+    @Override
+    public void close() {
+        others.close();
+    }
+}
