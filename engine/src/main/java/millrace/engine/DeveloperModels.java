@@ -1,14 +1,72 @@
 package millrace.engine;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.List;
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import millrace.engine.model.ModelConfig;
+import millrace.engine.model.TensorExpectation;
 import millrace.engine.weights.RandomModel;
 
 /// Checkpoints of random weights in real sizes, to measure and to try out with; they compute nonsense at full cost.
 public final class DeveloperModels {
     private static final long MAX_SHARD_BYTES = 4L << 30;
+    private static final String PREFIX = "random:";
+    private static final Pattern SIZE = Pattern.compile("(\\d{1,6}(?:\\.\\d{1,3})?)([kmb])");
 
     private DeveloperModels() {}
+
+    /// A random model by its name, `random:ARCH:PARAMS`.
+    ///
+    /// @param architecture one of [#architectures]
+    /// @param parameters about how many it will have
+    public record RandomSpec(String architecture, long parameters) {
+        /// Whether a model argument asks for a random model.
+        public static boolean isRandom(String name) {
+            return name.startsWith(PREFIX);
+        }
+
+        /// @throws IllegalArgumentException for an unknown architecture or a number that is none
+        public static RandomSpec parse(String name) {
+            String[] parts = name.split(":", -1);
+            Matcher size = SIZE.matcher(parts.length == 3 ? parts[2].toLowerCase(Locale.ROOT) : "");
+            if (!isRandom(name) || !size.matches()) {
+                throw new IllegalArgumentException(
+                        "random model: expected random:ARCH:PARAMS, for example random:llama:1b or random:kimi_k2:300m, got \""
+                                + name + "\"");
+            }
+            double unit = switch (size.group(2)) {
+                case "k" -> 1e3;
+                case "m" -> 1e6;
+                default -> 1e9;
+            };
+            RandomSpec spec = new RandomSpec(parts[1], Math.round(Double.parseDouble(size.group(1)) * unit));
+            spec.config();
+            return spec;
+        }
+
+        private ObjectNode config() {
+            return RandomShapes.config(architecture, parameters);
+        }
+    }
+
+    /// The architectures that a random model can have, by `model_type`.
+    public static List<String> architectures() {
+        return RandomShapes.ARCHITECTURES;
+    }
+
+    /// Writes config.json, tokenizer and BF16 weights into a directory that is empty or not there yet.
+    ///
+    /// @param seed equal seeds and specs give equal files
+    /// @return the parameters that it has
+    /// @throws IOException if the directory has files, or cannot be written
+    public static long writeRandom(Path dir, long seed, RandomSpec spec) throws IOException {
+        return write(dir, seed, spec.config(), MAX_SHARD_BYTES);
+    }
 
     /// Sizes of a Llama model, named as in config.json. Embedding and output projection are one tensor.
     ///
@@ -22,33 +80,41 @@ public final class DeveloperModels {
             int vocabSize,
             int maxPositionEmbeddings) {
 
-        /// About 1.04e9 parameters, 2.1 GB.
+        /// About 1.04e9 parameters, 2.1 GB; `random:llama:1b` has the same sizes.
         public static LlamaShape oneBillion() {
             return new LlamaShape(2048, 16, 32, 8, 8192, 32_000, 8192);
         }
     }
 
-    /// Writes config.json, tokenizer and BF16 weights into a directory that is empty or not there yet.
-    ///
-    /// @param seed equal seeds and shapes give equal files
-    /// @throws IOException if the directory has files, or cannot be written
+    /// As [#writeRandom] for a shape of one's own.
     public static void writeRandomLlama(Path dir, long seed, LlamaShape shape) throws IOException {
         writeRandomLlama(dir, seed, shape, MAX_SHARD_BYTES);
     }
 
     /// As above, in shards of at most so many bytes.
     public static void writeRandomLlama(Path dir, long seed, LlamaShape shape, long maxShardBytes) throws IOException {
-        RandomModel.write(
-                dir,
-                seed,
-                new RandomModel.Shape(
-                        shape.hiddenSize(),
-                        shape.numHiddenLayers(),
-                        shape.numAttentionHeads(),
-                        shape.numKeyValueHeads(),
-                        shape.intermediateSize(),
-                        shape.vocabSize(),
-                        shape.maxPositionEmbeddings()),
-                maxShardBytes);
+        if (shape.hiddenSize() % shape.numAttentionHeads() != 0) {
+            throw new IllegalArgumentException("hidden size: expected a multiple of the heads "
+                    + shape.numAttentionHeads() + ", got " + shape.hiddenSize());
+        }
+        ObjectNode config = RandomShapes.llamaConfig(
+                shape.hiddenSize(),
+                shape.numHiddenLayers(),
+                shape.numAttentionHeads(),
+                shape.numKeyValueHeads(),
+                shape.intermediateSize(),
+                shape.vocabSize(),
+                shape.maxPositionEmbeddings());
+        write(dir, seed, config, maxShardBytes);
+    }
+
+    /// The tensors are those that the engine will ask for.
+    private static long write(Path dir, long seed, ObjectNode config, long maxShardBytes) throws IOException {
+        ModelConfig model = ModelConfig.of(config.toString().getBytes(StandardCharsets.UTF_8));
+        List<RandomModel.Tensor> tensors = TensorExpectation.of(model).stream()
+                .map(one -> new RandomModel.Tensor(one.name(), one.shape()))
+                .toList();
+        RandomModel.write(dir, seed, config, tensors, maxShardBytes);
+        return ModelInspection.parameters(model);
     }
 }

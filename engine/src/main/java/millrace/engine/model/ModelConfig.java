@@ -58,6 +58,13 @@ public record ModelConfig(
         return moe != null && moe.sparseLayers().get(layer);
     }
 
+    /// Checks a config.json that is not in a file.
+    ///
+    /// @throws millrace.engine.InvalidModelException as [#read]
+    public static ModelConfig of(byte[] config) {
+        return ConfigReader.read(config, null);
+    }
+
     /// Reads and checks config.json and, if there, generation_config.json.
     ///
     /// @throws millrace.engine.InvalidModelException with a `CONFIG_*` code for anything that is not understood in full

@@ -2,44 +2,40 @@ package millrace.engine.weights;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.BufferedOutputStream;
 import java.io.IOException;
-import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
-/// Writes a Llama checkpoint of random BF16 weights, with config and tokenizer: real sizes without a download.
+/// Writes a checkpoint of random BF16 weights, with config and tokenizer: real sizes without a download.
 ///
-/// A tensor's values depend on the seed and its name only, so shards of any size hold the same numbers. They are scaled
-/// so that activations keep unit variance; logits stay finite at any depth.
+/// Weights are normally distributed, as trained ones nearly are, so that formats which depend on the distribution meet
+/// a fair one. They are scaled so that activations keep unit variance; logits stay finite at any depth. A tensor's
+/// values depend on the seed, its name and its shape only, so shards of any size hold the same numbers.
 public final class RandomModel {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int ELEMENTS_PER_WRITE = 1 << 17;
+    private static final int CHUNK = 1 << 20;
 
-    /// Sizes of the model, named as in config.json; embedding and output projection are tied.
-    public record Shape(
-            int hiddenSize,
-            int numHiddenLayers,
-            int numAttentionHeads,
-            int numKeyValueHeads,
-            int intermediateSize,
-            int vocabSize,
-            int maxPositionEmbeddings) {}
+    /// One tensor of the checkpoint.
+    ///
+    /// @param shape dimensions, outermost first
+    public record Tensor(String name, List<Long> shape) {
+        public Tensor {
+            shape = List.copyOf(shape);
+        }
 
-    private record Planned(String name, long[] shape) {
         long elements() {
-            long product = 1;
-            for (long dimension : shape) {
-                product = Math.multiplyExact(product, dimension);
-            }
-            return product;
+            return shape.stream().reduce(1L, Math::multiplyExact);
         }
     }
 
@@ -47,22 +43,23 @@ public final class RandomModel {
 
     /// Writes into a directory that is empty or not there yet.
     ///
+    /// @param config what config.json says; the ids that end a turn are added
     /// @param maxShardBytes a new shard is begun rather than exceed this; one tensor may
-    public static void write(Path dir, long seed, Shape shape, long maxShardBytes) throws IOException {
-        if (shape.hiddenSize() % shape.numAttentionHeads() != 0) {
-            throw new IllegalArgumentException("hidden size: expected a multiple of the heads "
-                    + shape.numAttentionHeads() + ", got " + shape.hiddenSize());
-        }
-        ByteLevelTokenizer.requireVocab(shape.vocabSize());
+    public static void write(Path dir, long seed, ObjectNode config, List<Tensor> tensors, long maxShardBytes)
+            throws IOException {
+        int vocab = config.get("vocab_size").intValue();
+        ByteLevelTokenizer.requireVocab(vocab);
         Files.createDirectories(dir);
         try (Stream<Path> entries = Files.list(dir)) {
             if (entries.findAny().isPresent()) {
                 throw new IOException(dir + ": expected an empty directory, got one with files; choose another");
             }
         }
-        Files.write(dir.resolve(ModelFiles.CONFIG), JSON.writeValueAsBytes(config(shape)));
-        ByteLevelTokenizer.write(dir, shape.vocabSize());
-        List<List<Planned>> shards = shards(plan(shape), maxShardBytes);
+        ObjectNode complete = config.deepCopy();
+        ByteLevelTokenizer.stopIds(vocab).forEach(complete.withArray("/eos_token_id")::add);
+        Files.write(dir.resolve(ModelFiles.CONFIG), JSON.writeValueAsBytes(complete));
+        ByteLevelTokenizer.write(dir, vocab);
+        List<List<Tensor>> shards = shards(tensors, maxShardBytes);
         ObjectNode map = JSON.createObjectNode();
         for (int s = 0; s < shards.size(); s++) {
             String name = shards.size() == 1
@@ -79,52 +76,10 @@ public final class RandomModel {
         }
     }
 
-    private static ObjectNode config(Shape shape) {
-        ObjectNode config = JSON.createObjectNode();
-        config.putArray("architectures").add("LlamaForCausalLM");
-        config.put("model_type", "llama").put("hidden_act", "silu").put("torch_dtype", "bfloat16");
-        config.put("vocab_size", shape.vocabSize()).put("hidden_size", shape.hiddenSize());
-        config.put("num_hidden_layers", shape.numHiddenLayers());
-        config.put("num_attention_heads", shape.numAttentionHeads());
-        config.put("num_key_value_heads", shape.numKeyValueHeads());
-        config.put("intermediate_size", shape.intermediateSize());
-        config.put("rope_theta", 500_000.0).put("rms_norm_eps", 1e-5);
-        config.put("max_position_embeddings", shape.maxPositionEmbeddings());
-        config.put("attention_bias", false).put("mlp_bias", false).put("tie_word_embeddings", true);
-        ByteLevelTokenizer.stopIds(shape.vocabSize()).forEach(config.withArray("/eos_token_id")::add);
-        return config;
-    }
-
-    private static List<Planned> plan(Shape shape) {
-        var all = new ArrayList<Planned>();
-        long hidden = shape.hiddenSize();
-        long inner = shape.intermediateSize();
-        long keys = hidden / shape.numAttentionHeads() * shape.numKeyValueHeads();
-        add(all, "model.embed_tokens.weight", shape.vocabSize(), hidden);
-        for (int layer = 0; layer < shape.numHiddenLayers(); layer++) {
-            String p = "model.layers." + layer + ".";
-            add(all, p + "input_layernorm.weight", hidden);
-            add(all, p + "self_attn.q_proj.weight", hidden, hidden);
-            add(all, p + "self_attn.k_proj.weight", keys, hidden);
-            add(all, p + "self_attn.v_proj.weight", keys, hidden);
-            add(all, p + "self_attn.o_proj.weight", hidden, hidden);
-            add(all, p + "post_attention_layernorm.weight", hidden);
-            add(all, p + "mlp.gate_proj.weight", inner, hidden);
-            add(all, p + "mlp.up_proj.weight", inner, hidden);
-            add(all, p + "mlp.down_proj.weight", hidden, inner);
-        }
-        add(all, "model.norm.weight", hidden);
-        return all;
-    }
-
-    private static void add(List<Planned> all, String name, long... shape) {
-        all.add(new Planned(name, shape));
-    }
-
-    private static List<List<Planned>> shards(List<Planned> tensors, long maxShardBytes) {
-        var shards = new ArrayList<List<Planned>>();
+    private static List<List<Tensor>> shards(List<Tensor> tensors, long maxShardBytes) {
+        var shards = new ArrayList<List<Tensor>>();
         long bytes = Long.MAX_VALUE / 2;
-        for (Planned tensor : tensors) {
+        for (Tensor tensor : tensors) {
             if (bytes + 2 * tensor.elements() > maxShardBytes) {
                 shards.add(new ArrayList<>());
                 bytes = 0;
@@ -135,53 +90,108 @@ public final class RandomModel {
         return shards;
     }
 
-    private static void writeShard(Path file, List<Planned> tensors, long seed) throws IOException {
+    private static void writeShard(Path file, List<Tensor> tensors, long seed) throws IOException {
         ObjectNode header = JSON.createObjectNode();
         long offset = 0;
-        for (Planned tensor : tensors) {
+        for (Tensor tensor : tensors) {
             ObjectNode entry = header.putObject(tensor.name()).put("dtype", "BF16");
-            for (long dimension : tensor.shape()) {
-                entry.withArray("/shape").add(dimension);
-            }
+            tensor.shape().forEach(entry.withArray("/shape")::add);
             entry.putArray("data_offsets").add(offset).add(offset += 2 * tensor.elements());
         }
         byte[] json = JSON.writeValueAsBytes(header);
         int padded = json.length + 7 & ~7;
-        byte[] prefix = ByteBuffer.allocate(8)
-                .order(ByteOrder.LITTLE_ENDIAN)
-                .putLong(padded)
-                .array();
-        try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(file), 1 << 16)) {
-            out.write(prefix);
-            out.write(json);
-            out.write(" ".repeat(padded - json.length).getBytes(StandardCharsets.US_ASCII));
-            for (Planned tensor : tensors) {
-                writeValues(out, tensor, seed);
+        ByteBuffer prefix = ByteBuffer.allocate(8 + padded).order(ByteOrder.LITTLE_ENDIAN);
+        prefix.putLong(padded).put(json).put(" ".repeat(padded - json.length).getBytes(StandardCharsets.US_ASCII));
+        try (FileChannel out = FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+            write(out, prefix.flip(), 0);
+            long at = prefix.limit();
+            for (Tensor tensor : tensors) {
+                writeValues(out, at, tensor, seed);
+                at += 2 * tensor.elements();
             }
+        } catch (UncheckedIOException e) {
+            throw e.getCause();
         }
     }
 
-    private static void writeValues(OutputStream out, Planned tensor, long seed) throws IOException {
-        var random = new SplittableRandom(seed ^ (long) tensor.name().hashCode() * 0x9E3779B97F4A7C15L);
-        boolean norm = tensor.shape().length == 1;
-        boolean embedding = tensor.name().contains("embed_tokens");
-        long width = tensor.shape()[tensor.shape().length - 1];
-        float offset = norm ? 1 : 0;
-        // A uniform value from -1 to 1 has variance 1/3.
-        float scale = (norm ? 0.25f : embedding ? 1f : (float) Math.sqrt(3.0 / width)) / 32768f;
-        byte[] chunk = new byte[2 * ELEMENTS_PER_WRITE];
-        for (long at = 0; at < tensor.elements(); at += ELEMENTS_PER_WRITE) {
-            int count = (int) Math.min(ELEMENTS_PER_WRITE, tensor.elements() - at);
+    /// All processors take part, each with chunks of its own.
+    private static void writeValues(FileChannel out, long at, Tensor tensor, long seed) {
+        long tensorSeed = seed ^ (long) tensor.name().hashCode() * 0x9E3779B97F4A7C15L;
+        short[] values = values(tensor);
+        long elements = tensor.elements();
+        IntStream.range(0, Math.toIntExact(Math.ceilDiv(elements, (long) CHUNK))).parallel().forEach(chunk -> {
+            var random = new SplittableRandom(tensorSeed + chunk * 0xD1B54A32D192ED03L);
+            int count = (int) Math.min(CHUNK, elements - (long) chunk * CHUNK);
+            ByteBuffer bytes = ByteBuffer.allocate(2 * count).order(ByteOrder.LITTLE_ENDIAN);
             long bits = 0;
             for (int i = 0; i < count; i++) {
                 // Four values from one draw.
                 bits = (i & 3) == 0 ? random.nextLong() : bits >>> 16;
-                int raw = Float.floatToRawIntBits((short) bits * scale + offset);
-                int rounded = raw + 0x7fff + (raw >>> 16 & 1) >>> 16;
-                chunk[2 * i] = (byte) rounded;
-                chunk[2 * i + 1] = (byte) (rounded >>> 8);
+                bytes.putShort(2 * i, values[(int) bits & 0xffff]);
             }
-            out.write(chunk, 0, 2 * count);
+            try {
+                write(out, bytes, at + 2L * chunk * CHUNK);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        });
+    }
+
+    private static void write(FileChannel out, ByteBuffer bytes, long at) throws IOException {
+        while (bytes.hasRemaining()) {
+            at += out.write(bytes, at);
+        }
+    }
+
+    /// The 65,536 values, equally likely, that a tensor is drawn from.
+    private static short[] values(Tensor tensor) {
+        String name = tensor.name();
+        float mean = 0;
+        double deviation;
+        if (name.endsWith("e_score_correction_bias")) {
+            deviation = 0.02; // a trained router spreads its load
+        } else if (name.endsWith(".bias")) {
+            deviation = 0.1;
+        } else if (tensor.shape().size() == 1) {
+            mean = 1;
+            deviation = 0.1;
+        } else {
+            deviation = name.endsWith("embed_tokens.weight") ? 1 : 1 / Math.sqrt(tensor.shape().getLast());
+        }
+        short[] values = new short[1 << 16];
+        for (int i = 0; i < values.length; i++) {
+            int raw = Float.floatToRawIntBits((float) (Normal.QUANTILES[i] * deviation) + mean);
+            values[i] = (short) (raw + 0x7fff + (raw >>> 16 & 1) >>> 16);
+        }
+        return values;
+    }
+
+    /// Quantiles of the standard normal distribution at (i + ½) / 65536.
+    private static final class Normal {
+        static final double[] QUANTILES = quantiles();
+
+        private static double[] quantiles() {
+            // The distribution function is integrated from the middle outwards, by Simpson's rule over steps that end
+            // where the next quantile lies, found by Newton's method: the density is its derivative.
+            int n = 1 << 16;
+            double[] all = new double[n];
+            double x = 0;
+            for (int i = n / 2; i < n; i++) {
+                double area = (i == n / 2 ? 0.5 : 1.0) / n;
+                double step = area / density(x);
+                for (int again = 0; again < 8; again++) {
+                    double reached = step / 6 * (density(x) + 4 * density(x + step / 2) + density(x + step));
+                    step += (area - reached) / density(x + step);
+                }
+                x += step;
+                all[i] = x;
+                all[n - 1 - i] = -x;
+            }
+            return all;
+        }
+
+        private static double density(double x) {
+            return Math.exp(-x * x / 2) / Math.sqrt(2 * Math.PI);
         }
     }
 }

@@ -10,6 +10,7 @@ import millrace.engine.kernel.cpu.ThreadTeam;
 public final class ReadLoop {
     private static final VectorSpecies<Integer> SPECIES = IntVector.SPECIES_PREFERRED;
     private static final int CHUNK = 1 << 18;
+    private static final int STREAM = CHUNK / 4;
 
     private ReadLoop() {}
 
@@ -21,17 +22,18 @@ public final class ReadLoop {
         return last[0];
     }
 
+    /// Four streams at once, a quarter of the chunk apart: memory answers more requests than one stream makes.
     private static int sum(long address) {
         IntVector a = IntVector.zero(SPECIES);
         IntVector b = a;
         IntVector c = a;
         IntVector d = a;
         int width = SPECIES.vectorByteSize();
-        for (int i = 0; i < CHUNK; i += 4 * width) {
+        for (int i = 0; i < STREAM; i += width) {
             a = a.add(words(address + i));
-            b = b.add(words(address + i + width));
-            c = c.add(words(address + i + 2 * width));
-            d = d.add(words(address + i + 3 * width));
+            b = b.add(words(address + STREAM + i));
+            c = c.add(words(address + 2 * STREAM + i));
+            d = d.add(words(address + 3 * STREAM + i));
         }
         return a.add(b).add(c).add(d).lane(0);
     }
