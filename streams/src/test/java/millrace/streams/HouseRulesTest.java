@@ -36,17 +36,18 @@ class HouseRulesTest {
     /// Rooms of the engine, and the rooms that each may enter. The values of the door (requests, results, errors) may
     /// be used everywhere, as long as they know no room themselves.
     private static final Map<String, Set<String>> ENGINE_ROOMS = Map.ofEntries(
-            Map.entry("weights", Set.of("kernel")),
+            Map.entry("format", Set.of()),
+            Map.entry("weights", Set.of("kernel", "format")),
             Map.entry("tokenizer", Set.of("weights")),
-            Map.entry("model", Set.of("batch", "kv", "weights", "kernel")),
+            Map.entry("model", Set.of("batch", "kv", "weights", "kernel", "format")),
             Map.entry("batch", Set.of("kv", "sampling", "tokenizer")),
             Map.entry("kv", Set.of("kernel")),
             Map.entry("sampling", Set.of()),
-            Map.entry("kernel", Set.of()),
-            Map.entry("kernel.cpu", Set.of("kernel")),
-            Map.entry("kernel.scalar", Set.of("kernel", "kernel.cpu")),
-            Map.entry("kernel.vector", Set.of("kernel", "kernel.cpu")),
-            Map.entry("kernel.ffi", Set.of("kernel", "kernel.cpu")));
+            Map.entry("kernel", Set.of("format")),
+            Map.entry("kernel.cpu", Set.of("kernel", "format")),
+            Map.entry("kernel.scalar", Set.of("kernel", "kernel.cpu", "format")),
+            Map.entry("kernel.vector", Set.of("kernel", "kernel.cpu", "format")),
+            Map.entry("kernel.ffi", Set.of("kernel", "kernel.cpu", "format")));
 
     /// Rooms of streams; the root, named by the empty string, is the service.
     private static final Map<String, Set<String>> STREAMS_ROOMS = Map.of(

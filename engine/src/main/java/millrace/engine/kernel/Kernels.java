@@ -1,6 +1,7 @@
 package millrace.engine.kernel;
 
 import java.lang.foreign.Arena;
+import millrace.engine.format.WeightFormat;
 import org.jspecify.annotations.Nullable;
 
 /// The operations that a transformer is made of, and what their bits are.
@@ -28,8 +29,16 @@ import org.jspecify.annotations.Nullable;
 ///
 /// An instance is used by one thread at a time. It may use more threads inside.
 public interface Kernels extends AutoCloseable {
-    /// Repacks a matrix into memory of the arena.
-    Matrix pack(Matrix.Source source, Arena arena);
+    /// Repacks a matrix into memory of the arena, in the format that keeps its numbers: BF16 or F32.
+    default Matrix pack(Matrix.Source source, Arena arena) {
+        return pack(source, source.format(), arena);
+    }
+
+    /// Repacks a matrix into memory of the arena, in `target` or where that would lose what `target` is to keep in F32,
+    /// see [Matrix.Source#format(WeightFormat)].
+    ///
+    /// @throws IllegalArgumentException if a grouped format meets a number that is not finite
+    Matrix pack(Matrix.Source source, WeightFormat target, Arena arena);
 
     /// Copies rows of the embedding: `y[t] = table[tokens[t]]`.
     void embed(Rows y, Matrix table, int[] tokens, int rows);

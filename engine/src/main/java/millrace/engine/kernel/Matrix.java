@@ -4,30 +4,108 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
+import java.util.function.IntConsumer;
+import millrace.engine.format.BFloat16;
+import millrace.engine.format.Bf16Panel;
+import millrace.engine.format.F32Panel;
+import millrace.engine.format.Fp8Panel;
+import millrace.engine.format.Int4Panel;
+import millrace.engine.format.Int8Panel;
+import millrace.engine.format.PackedPanel;
+import millrace.engine.format.Panels;
+import millrace.engine.format.WeightFormat;
+import org.jspecify.annotations.Nullable;
 
 /// A weight matrix `[rows][cols]`, repacked into panels of 16 rows.
 ///
-/// Panel `p` is a tile of `depth = cols` and 16 lanes, see [TileFormat]: lane `l` is row `16 p + l`. Rows and columns
-/// that pad the last panel and the last word are zero. With lane = row a matrix product needs no horizontal sum, so
-/// every output is one chain of additions, whatever the batch; and one layout serves single tokens and long prompts.
+/// Lane `l` of panel `p` is row `16 p + l`; [WeightFormat] names how a panel lies in memory. With lane = row a matrix
+/// product needs no horizontal sum, so every output is one chain of additions, whatever the batch; and one layout
+/// serves single tokens and long prompts.
 ///
-/// @param format F32 or BF16
-/// @param data the panels, one after another, 64-byte aligned
-public record Matrix(TileFormat format, int rows, int cols, MemorySegment data) {
+/// Panels have one size, or, in [WeightFormat#PACKED], each its own: then some may be *raw*, which is BF16.
+public final class Matrix {
     /// Rows of a panel.
-    public static final int PANEL_ROWS = 16;
+    public static final int PANEL_ROWS = WeightFormat.PANEL_ROWS;
 
     private static final ValueLayout.OfInt WORD =
             ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
     private static final ValueLayout.OfShort HALF =
             ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
-    public Matrix {
-        long bytes = (long) panels(rows) * format.bytes(cols, PANEL_ROWS);
-        if (rows < 1 || cols < 1 || format == TileFormat.INT8 || data.byteSize() != bytes) {
+    private final WeightFormat format;
+    private final int rows;
+    private final int cols;
+    private final MemorySegment data;
+    private final long base;
+    private final long panelBytes;
+    private final long @Nullable [] offsets;
+    private final boolean @Nullable [] raw;
+
+    private Matrix(
+            WeightFormat format,
+            int rows,
+            int cols,
+            MemorySegment data,
+            long @Nullable [] offsets,
+            boolean @Nullable [] raw) {
+        this.format = format;
+        this.rows = rows;
+        this.cols = cols;
+        this.data = data;
+        this.offsets = offsets;
+        this.raw = raw;
+        panelBytes = format.panelBytes(cols);
+        base = data.address();
+    }
+
+    /// A matrix whose panels have one size and stand one after another.
+    ///
+    /// @param format any but PACKED
+    /// @param data the panels, 64-byte aligned
+    public static Matrix of(WeightFormat format, int rows, int cols, MemorySegment data) {
+        if (rows < 1 || cols < 1 || format == WeightFormat.PACKED) {
+            throw new IllegalArgumentException("matrix: %d × %d in %s without offsets".formatted(rows, cols, format));
+        }
+        long bytes = WeightFormat.panels(rows) * format.panelBytes(cols);
+        if (data.byteSize() != bytes) {
             throw new IllegalArgumentException("matrix: %d × %d in %s needs %d bytes, got %d"
                     .formatted(rows, cols, format, bytes, data.byteSize()));
         }
+        requireAligned(data);
+        return new Matrix(format, rows, cols, data, null, null);
+    }
+
+    /// A PACKED matrix. Panels from elsewhere must have passed [PackedPanel#problem]: kernels trust them.
+    ///
+    /// @param data the panels, 64-byte aligned
+    /// @param offsets where each panel begins in `data`, ascending multiples of 64; and one more, where the last ends
+    /// @param raw whether a panel is a BF16 one
+    public static Matrix of(
+            WeightFormat format, int rows, int cols, MemorySegment data, long[] offsets, boolean[] raw) {
+        int panels = WeightFormat.panels(rows);
+        if (rows < 1
+                || cols < 1
+                || format != WeightFormat.PACKED
+                || offsets.length != panels + 1
+                || raw.length != panels
+                || offsets[0] != 0
+                || offsets[panels] != data.byteSize()) {
+            throw new IllegalArgumentException("matrix: %d × %d in %s, %d offsets and %d flags for %d panels, %d bytes"
+                    .formatted(rows, cols, format, offsets.length, raw.length, panels, data.byteSize()));
+        }
+        for (int p = 0; p < panels; p++) {
+            long bytes = offsets[p + 1] - offsets[p];
+            if (offsets[p] % Memory.ALIGNMENT != 0
+                    || (raw[p] ? bytes != Bf16Panel.bytes(cols) : bytes < PackedPanel.bytes(cols, 0))) {
+                throw new IllegalArgumentException("matrix: panel %d of %d columns at %d has %d bytes, raw: %s"
+                        .formatted(p, cols, offsets[p], bytes, raw[p]));
+            }
+        }
+        requireAligned(data);
+        return new Matrix(format, rows, cols, data, offsets.clone(), raw.clone());
+    }
+
+    private static void requireAligned(MemorySegment data) {
         if (data.address() % Memory.ALIGNMENT != 0) {
             throw new IllegalArgumentException("matrix: address is not a multiple of " + Memory.ALIGNMENT);
         }
@@ -55,8 +133,42 @@ public record Matrix(TileFormat format, int rows, int cols, MemorySegment data) 
         }
 
         /// The format that keeps these numbers exactly: BF16 for BF16, F32 for the others.
-        public TileFormat format() {
-            return dtype == DType.BF16 ? TileFormat.BF16 : TileFormat.F32;
+        public WeightFormat format() {
+            return dtype == DType.BF16 ? WeightFormat.BF16 : WeightFormat.F32;
+        }
+
+        /// The format that a request for `target` gets: BF16 and PACKED lose nothing, so that what was not published
+        /// in BF16 stays in F32.
+        public WeightFormat format(WeightFormat target) {
+            boolean halves = target == WeightFormat.BF16 || target == WeightFormat.PACKED;
+            return halves && dtype != DType.BF16 ? WeightFormat.F32 : target;
+        }
+
+        private int panelRows(int panel) {
+            return Math.min(PANEL_ROWS, rows - panel * PANEL_ROWS);
+        }
+
+        private short[] halves(int panel) {
+            short[] values = new short[panelRows(panel) * cols];
+            int i = 0;
+            for (int r = 0; r < panelRows(panel); r++) {
+                long at = 2 * (first + ((long) panel * PANEL_ROWS + r) * rowStride);
+                for (int c = 0; c < cols; c++) {
+                    values[i++] = data.get(HALF, at + 2 * c * colStride);
+                }
+            }
+            return values;
+        }
+
+        private float[] floats(int panel) {
+            float[] values = new float[panelRows(panel) * cols];
+            int i = 0;
+            for (int r = 0; r < panelRows(panel); r++) {
+                for (int c = 0; c < cols; c++) {
+                    values[i++] = value((long) panel * PANEL_ROWS + r, c);
+                }
+            }
+            return values;
         }
 
         private float value(long row, long col) {
@@ -69,73 +181,128 @@ public record Matrix(TileFormat format, int rows, int cols, MemorySegment data) 
         }
     }
 
-    /// A matrix of zeros that [#fill] writes.
-    public static Matrix allocate(Arena arena, TileFormat format, int rows, int cols) {
-        long bytes = (long) panels(rows) * format.bytes(cols, PANEL_ROWS);
-        return new Matrix(format, rows, cols, Memory.allocate(arena, bytes, "the weights"));
+    /// Runs a task for each of `0 … count − 1`, in any order, perhaps at once; returns when all are done.
+    @FunctionalInterface
+    public interface Each {
+        void run(int count, IntConsumer task);
     }
 
-    /// Panels that so many rows need.
-    public static int panels(int rows) {
-        return (rows + PANEL_ROWS - 1) / PANEL_ROWS;
+    /// Packs a source into memory of the arena, in the format that [Source#format(WeightFormat)] gives for `target`.
+    ///
+    /// @throws IllegalArgumentException if a grouped format meets a number that is not finite
+    public static Matrix pack(Arena arena, Source source, WeightFormat target, Each each) {
+        WeightFormat format = source.format(target);
+        if (format == WeightFormat.PACKED) {
+            return packHalves(arena, source, each);
+        }
+        Matrix matrix = allocate(arena, format, source.rows, source.cols);
+        each.run(matrix.panels(), panel -> matrix.fill(source, panel));
+        return matrix;
+    }
+
+    /// In two passes, the first for the sizes: so each panel is written where it stays.
+    private static Matrix packHalves(Arena arena, Source source, Each each) {
+        int panels = WeightFormat.panels(source.rows);
+        int cols = source.cols;
+        boolean[] raw = new boolean[panels];
+        long[] sizes = new long[panels];
+        each.run(panels, p -> {
+            long size = PackedPanel.size(source.halves(p), source.panelRows(p), cols);
+            raw[p] = size < 0;
+            sizes[p] = raw[p] ? Bf16Panel.bytes(cols) : size;
+        });
+        long[] offsets = new long[panels + 1];
+        for (int p = 0; p < panels; p++) {
+            offsets[p + 1] = offsets[p] + sizes[p];
+        }
+        MemorySegment data = Memory.allocate(arena, offsets[panels], "the weights");
+        each.run(panels, p -> {
+            if (raw[p]) {
+                Bf16Panel.encode(source.halves(p), source.panelRows(p), cols, data, offsets[p]);
+            } else {
+                PackedPanel.encode(source.halves(p), source.panelRows(p), cols, data, offsets[p]);
+            }
+        });
+        return of(WeightFormat.PACKED, source.rows, cols, data, offsets, raw);
+    }
+
+    /// A matrix of zeros that [#fill] writes, in any format but PACKED.
+    public static Matrix allocate(Arena arena, WeightFormat format, int rows, int cols) {
+        long bytes = WeightFormat.panels(rows) * format.panelBytes(cols);
+        return of(format, rows, cols, Memory.allocate(arena, bytes, "the weights"));
+    }
+
+    /// Writes one panel from its source. F32 takes any source, BF16 one in BF16; the others round.
+    public void fill(Source source, int panel) {
+        int n = source.panelRows(panel);
+        long at = panelOffset(panel);
+        switch (format) {
+            case F32 -> F32Panel.encode(source.floats(panel), n, cols, data, at);
+            case BF16 -> Bf16Panel.encode(source.halves(panel), n, cols, data, at);
+            case INT8 -> Int8Panel.quantize(source.floats(panel), n, cols, data, at);
+            case INT4 -> Int4Panel.quantize(source.floats(panel), n, cols, data, at);
+            case FP8 -> Fp8Panel.quantize(source.floats(panel), n, cols, data, at);
+            case PACKED -> throw new IllegalStateException("matrix: packed panels are written by pack");
+        }
+    }
+
+    public WeightFormat format() {
+        return format;
+    }
+
+    public int rows() {
+        return rows;
+    }
+
+    public int cols() {
+        return cols;
+    }
+
+    /// The panels, one after another.
+    public MemorySegment data() {
+        return data;
     }
 
     public int panels() {
-        return panels(rows);
+        return WeightFormat.panels(rows);
     }
 
-    public long panelBytes() {
-        return format.bytes(cols, PANEL_ROWS);
+    /// Whether a panel of a PACKED matrix is in BF16.
+    public boolean rawPanel(int panel) {
+        return raw != null && raw[panel];
+    }
+
+    /// The format of one panel: the matrix's, but BF16 for raw ones.
+    public WeightFormat panelFormat(int panel) {
+        return rawPanel(panel) ? WeightFormat.BF16 : format;
+    }
+
+    public long panelBytes(int panel) {
+        return offsets == null ? panelBytes : offsets[panel + 1] - offsets[panel];
+    }
+
+    /// Where a panel begins in [#data].
+    public long panelOffset(int panel) {
+        assert panel >= 0 && panel < panels() : panel;
+        return offsets == null ? panel * panelBytes : offsets[panel];
     }
 
     /// Absolute address of a panel.
     public long panelAddress(int panel) {
-        assert panel >= 0 && panel < panels() : panel;
-        return data.address() + panel * panelBytes();
+        return base + panelOffset(panel);
     }
 
-    /// Writes one panel from its source; the source's format must be this matrix's.
-    public void fill(Source source, int panel) {
-        int from = panel * PANEL_ROWS;
-        int to = Math.min(rows, from + PANEL_ROWS);
-        long base = panel * panelBytes();
-        for (int row = from; row < to; row++) {
-            long lane = base + 4L * (row - from);
-            if (format == TileFormat.F32) {
-                for (int c = 0; c < cols; c++) {
-                    data.set(WORD, lane + 64L * c, Float.floatToRawIntBits(source.value(row, c)));
-                }
-            } else {
-                fillHalves(source, row, lane);
-            }
-        }
-    }
-
-    private void fillHalves(Source source, int row, long lane) {
-        MemorySegment from = source.data;
-        long start = 2 * (source.first + row * source.rowStride);
-        long step = 2 * source.colStride;
-        for (int c = 0; c < cols; c += 2) {
-            int low = from.get(HALF, start + c * step) & 0xFFFF;
-            int high = c + 1 < cols ? from.get(HALF, start + (c + 1) * step) : 0;
-            data.set(WORD, lane + 32L * c, high << 16 | low);
-        }
-    }
-
-    /// Copies one row as F32: the embedding of a token.
+    /// Copies one row as F32: the embedding of a token. In grouped formats `code · scale`, rounded once.
     public void row(int row, float[] out, int offset) {
         if (row < 0 || row >= rows) {
             throw new IndexOutOfBoundsException("row " + row + " of " + rows);
         }
-        long lane = row / PANEL_ROWS * panelBytes() + 4L * (row % PANEL_ROWS);
-        if (format == TileFormat.F32) {
-            for (int c = 0; c < cols; c++) {
-                out[offset + c] = Float.intBitsToFloat(data.get(WORD, lane + 64L * c));
-            }
-        } else {
-            for (int c = 0; c < cols; c++) {
-                out[offset + c] = BFloat16.toFloat(data.get(HALF, lane + 64L * (c >> 1) + 2 * (c & 1)));
-            }
-        }
+        int panel = row / PANEL_ROWS;
+        Panels.weights(panelFormat(panel), data, panelOffset(panel), cols, row % PANEL_ROWS, out, offset);
+    }
+
+    @Override
+    public String toString() {
+        return "%d × %d %s".formatted(rows, cols, format.id());
     }
 }

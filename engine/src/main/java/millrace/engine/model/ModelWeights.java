@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
-import millrace.engine.kernel.BFloat16;
+import millrace.engine.format.BFloat16;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;

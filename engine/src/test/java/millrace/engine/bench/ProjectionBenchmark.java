@@ -5,12 +5,12 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.Locale;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Rows;
-import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.ThreadTeam;
 import millrace.engine.kernel.vector.ReadLoop;
 
@@ -94,7 +94,7 @@ public final class ProjectionBenchmark {
     }
 
     private static Matrix random(Arena arena, int rows, int seed) {
-        Matrix w = Matrix.allocate(arena, TileFormat.BF16, rows, COLS);
+        Matrix w = Matrix.allocate(arena, WeightFormat.BF16, rows, COLS);
         MemorySegment data = w.data();
         for (long i = 0; i < data.byteSize(); i += 4) {
             // Normal numbers around 0.01 of both signs: denormals would measure the processor's slow path.

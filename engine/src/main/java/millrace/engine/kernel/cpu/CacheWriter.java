@@ -4,7 +4,7 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
-import millrace.engine.kernel.BFloat16;
+import millrace.engine.format.BFloat16;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;

@@ -1,6 +1,7 @@
 package millrace.engine.kernel.cpu;
 
 import java.lang.foreign.Arena;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Kernels;
@@ -34,10 +35,8 @@ public final class CpuKernels implements Kernels {
     }
 
     @Override
-    public Matrix pack(Matrix.Source source, Arena arena) {
-        Matrix matrix = Matrix.allocate(arena, source.format(), source.rows(), source.cols());
-        team.run((panel, thread) -> matrix.fill(source, panel), matrix.panels());
-        return matrix;
+    public Matrix pack(Matrix.Source source, WeightFormat target, Arena arena) {
+        return Matrix.pack(arena, source, target, (n, task) -> team.run((panel, thread) -> task.accept(panel), n));
     }
 
     @Override

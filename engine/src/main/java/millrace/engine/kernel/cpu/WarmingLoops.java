@@ -1,6 +1,7 @@
 package millrace.engine.kernel.cpu;
 
 import java.lang.foreign.Arena;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
 
@@ -61,8 +62,8 @@ public final class WarmingLoops implements Loops, AutoCloseable {
         private final float[] partials = new float[Matrix.PANEL_ROWS];
 
         Exercise(Arena arena) {
-            halves = Matrix.allocate(arena, TileFormat.BF16, Loops.TILE, COLS);
-            floats = Matrix.allocate(arena, TileFormat.F32, Loops.TILE, COLS);
+            halves = Matrix.allocate(arena, WeightFormat.BF16, Loops.TILE, COLS);
+            floats = Matrix.allocate(arena, WeightFormat.F32, Loops.TILE, COLS);
         }
 
         long nanos(Loops loops) {
@@ -77,11 +78,15 @@ public final class WarmingLoops implements Loops, AutoCloseable {
                 loops.softmax(scores, 0, COLS, 1f, partials);
                 loops.score(x, 0, COLS, 2, decoded, LANES, scores, 0, Matrix.PANEL_ROWS);
                 loops.accumulate(scores, 0, Matrix.PANEL_ROWS, decoded, 0, LANES, x, 0);
-                for (Matrix from : new Matrix[] {halves, floats}) {
-                    loops.decode(from.format(), from.panelAddress(0), COLS, Matrix.PANEL_ROWS, 0, Matrix.PANEL_ROWS, decoded, 0);
-                }
+                decode(loops, TileFormat.BF16, halves);
+                decode(loops, TileFormat.F32, floats);
             }
             return System.nanoTime() - start;
+        }
+
+        /// A plain panel is a tile.
+        private void decode(Loops loops, TileFormat format, Matrix from) {
+            loops.decode(format, from.panelAddress(0), COLS, Matrix.PANEL_ROWS, 0, Matrix.PANEL_ROWS, decoded, 0);
         }
     }
 

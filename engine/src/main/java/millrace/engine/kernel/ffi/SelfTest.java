@@ -3,8 +3,8 @@ package millrace.engine.kernel.ffi;
 import java.lang.foreign.Arena;
 import java.lang.foreign.ValueLayout;
 import java.util.SplittableRandom;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Matrix;
-import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
 import org.jspecify.annotations.Nullable;
 
@@ -36,7 +36,7 @@ final class SelfTest {
 
     private @Nullable String run() {
         try (Arena arena = Arena.ofConfined()) {
-            for (TileFormat format : new TileFormat[] {TileFormat.F32, TileFormat.BF16}) {
+            for (WeightFormat format : new WeightFormat[] {WeightFormat.F32, WeightFormat.BF16}) {
                 Matrix w = weights(arena, format);
                 int panels = 1;
                 for (int rows : ROWS) {
@@ -99,11 +99,11 @@ final class SelfTest {
         return Float.floatToIntBits(expected) != Float.floatToIntBits(got);
     }
 
-    private Matrix weights(Arena arena, TileFormat format) {
+    private Matrix weights(Arena arena, WeightFormat format) {
         Matrix w = Matrix.allocate(arena, format, Loops.TILE, COLS);
         for (long i = 0; i < w.data().byteSize(); i += Float.BYTES) {
             int bits = Float.floatToRawIntBits(value());
-            w.data().set(ValueLayout.JAVA_INT, i, format == TileFormat.BF16 ? bits & 0xFFFF_0000 | bits >>> 17 : bits);
+            w.data().set(ValueLayout.JAVA_INT, i, format == WeightFormat.BF16 ? bits & 0xFFFF_0000 | bits >>> 17 : bits);
         }
         return w;
     }

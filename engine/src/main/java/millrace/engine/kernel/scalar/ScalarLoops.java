@@ -4,7 +4,9 @@ import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import java.util.Arrays;
-import millrace.engine.kernel.BFloat16;
+import millrace.engine.format.BFloat16;
+import millrace.engine.format.Panels;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.ExpMath;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
@@ -16,19 +18,43 @@ public final class ScalarLoops implements Loops {
     @Override
     public void project(
             Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
+        float[] codes = new float[w.cols()];
+        float[] scales = new float[Math.max(1, w.format().groups(w.cols()))];
         for (int p = 0; p < panels; p++) {
-            long panel = w.panelAddress(firstPanel + p);
-            for (int r = 0; r < rows; r++) {
-                int o = r * TILE + p * Matrix.PANEL_ROWS;
-                for (int lane = 0; lane < Matrix.PANEL_ROWS; lane++) {
-                    float acc = 0;
-                    for (int k = 0; k < w.cols(); k++) {
-                        acc = Math.fma(element(w.format(), panel, k, 16, lane), x[xOffset + r * xStride + k], acc);
-                    }
-                    out[o + lane] = acc;
+            int panel = firstPanel + p;
+            WeightFormat format = w.panelFormat(panel);
+            for (int lane = 0; lane < Matrix.PANEL_ROWS; lane++) {
+                Panels.codes(format, w.data(), w.panelOffset(panel), w.cols(), lane, codes, 0);
+                for (int g = 0; g < format.groups(w.cols()); g++) {
+                    scales[g] = Panels.scale(format, w.data(), w.panelOffset(panel), lane, g);
+                }
+                for (int r = 0; r < rows; r++) {
+                    int from = xOffset + r * xStride;
+                    out[r * TILE + p * Matrix.PANEL_ROWS + lane] = format.grouped()
+                            ? grouped(codes, scales, format.group(), x, from)
+                            : plain(codes, 0, codes.length, x, from);
                 }
             }
         }
+    }
+
+    /// One chain of products from 0.
+    private static float plain(float[] weights, int k0, int k1, float[] x, int from) {
+        float acc = 0;
+        for (int k = k0; k < k1; k++) {
+            acc = Math.fma(weights[k], x[from + k], acc);
+        }
+        return acc;
+    }
+
+    /// A chain over groups of chains over their columns.
+    private static float grouped(float[] codes, float[] scales, int group, float[] x, int from) {
+        float acc = 0;
+        for (int k = 0; k < codes.length; k += group) {
+            float part = plain(codes, k, Math.min(codes.length, k + group), x, from);
+            acc = Math.fma(scales[k / group], part, acc);
+        }
+        return acc;
     }
 
     @Override

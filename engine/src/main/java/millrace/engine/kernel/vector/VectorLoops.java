@@ -8,6 +8,8 @@ import static millrace.engine.kernel.vector.Lanes.even;
 import static millrace.engine.kernel.vector.Lanes.floats;
 import static millrace.engine.kernel.vector.Lanes.words;
 
+import millrace.engine.format.Panels;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
@@ -22,6 +24,10 @@ public final class VectorLoops implements Loops {
     @Override
     public void project(
             Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
+        if (w.format() != WeightFormat.BF16 && w.format() != WeightFormat.F32) {
+            byNumber(w, firstPanel, panels, x, xOffset, xStride, rows, out);
+            return;
+        }
         int last = panels * PARTS - 1;
         for (int strip = 0; strip <= last; strip += 4) {
             // Beyond the last strip the last is computed again: its results land where nobody looks.
@@ -29,7 +35,7 @@ public final class VectorLoops implements Loops {
             long w1 = strip(w, firstPanel, Math.min(strip + 1, last));
             long w2 = strip(w, firstPanel, Math.min(strip + 2, last));
             long w3 = strip(w, firstPanel, Math.min(strip + 3, last));
-            if (w.format() == TileFormat.BF16) {
+            if (w.format() == WeightFormat.BF16) {
                 bf16(w0, w1, w2, w3, x, xOffset, xStride, w.cols() / 2, rows, out, strip * L);
                 if (w.cols() % 2 != 0) {
                     int k = w.cols() - 1;
@@ -38,6 +44,30 @@ public final class VectorLoops implements Loops {
                 }
             } else {
                 f32(w0, w1, w2, w3, x, xOffset, xStride, w.cols(), rows, out, strip * L);
+            }
+        }
+    }
+
+    private static void byNumber(
+            Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
+        float[] codes = new float[w.cols()];
+        for (int p = firstPanel; p < firstPanel + panels; p++) {
+            WeightFormat format = w.panelFormat(p);
+            int group = format.grouped() ? format.group() : w.cols();
+            for (int lane = 0; lane < Matrix.PANEL_ROWS; lane++) {
+                Panels.codes(format, w.data(), w.panelOffset(p), w.cols(), lane, codes, 0);
+                for (int r = 0; r < rows; r++) {
+                    float acc = 0;
+                    for (int k0 = 0; k0 < w.cols(); k0 += group) {
+                        float part = 0;
+                        for (int k = k0; k < Math.min(w.cols(), k0 + group); k++) {
+                            part = Math.fma(codes[k], x[xOffset + r * xStride + k], part);
+                        }
+                        float scale = Panels.scale(format, w.data(), w.panelOffset(p), lane, k0 / group);
+                        acc = format.grouped() ? Math.fma(scale, part, acc) : part;
+                    }
+                    out[r * TILE + (p - firstPanel) * Matrix.PANEL_ROWS + lane] = acc;
+                }
             }
         }
     }

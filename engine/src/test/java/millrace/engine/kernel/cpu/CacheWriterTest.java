@@ -6,7 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 import java.lang.foreign.Arena;
 import java.util.Arrays;
 import java.util.SplittableRandom;
-import millrace.engine.kernel.BFloat16;
+import millrace.engine.format.BFloat16;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;

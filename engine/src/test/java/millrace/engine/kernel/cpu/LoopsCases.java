@@ -6,6 +6,10 @@ import java.lang.foreign.ValueLayout;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
+import millrace.engine.format.Bf16Panel;
+import millrace.engine.format.PackedPanel;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
@@ -44,8 +48,9 @@ public final class LoopsCases {
         try (Arena arena = Arena.ofConfined()) {
             for (int size : SIZES) {
                 cases.elementwise(size);
-                cases.project(arena, DType.BF16, size);
-                cases.project(arena, DType.F32, size);
+                for (WeightFormat format : WeightFormat.values()) {
+                    cases.project(arena, format, size);
+                }
                 cases.attention(size);
                 for (TileFormat format : TileFormat.values()) {
                     cases.decode(arena, format, size);
@@ -78,11 +83,13 @@ public final class LoopsCases {
         results.put("swiglu " + n, x);
     }
 
-    private void project(Arena arena, DType dtype, int cols) {
+    private void project(Arena arena, WeightFormat format, int cols) {
+        DType dtype = format == WeightFormat.BF16 || format == WeightFormat.PACKED ? DType.BF16 : DType.F32;
         int rows = 1 + random.nextInt(90);
         MemorySegment data = arena.allocate((long) rows * cols * dtype.bytes());
         for (long i = 0; i < (long) rows * cols; i++) {
-            int bits = Float.floatToRawIntBits(value());
+            float value = format.grouped() ? finite() : value();
+            int bits = Float.floatToRawIntBits(value);
             if (dtype == DType.BF16) {
                 data.set(ValueLayout.JAVA_SHORT, 2 * i, (short) (bits >>> 16));
             } else {
@@ -90,11 +97,8 @@ public final class LoopsCases {
             }
         }
         Matrix.Source source = Matrix.Source.rowMajor(dtype, data, rows, cols);
-        Matrix w = Matrix.allocate(arena, source.format(), rows, cols);
-        for (int panel = 0; panel < w.panels(); panel++) {
-            w.fill(source, panel);
-        }
-        int tokens = 1 + random.nextInt(9);
+        Matrix w = pack(arena, source, format);
+        int tokens = 1 + random.nextInt(17);
         int stride = cols + random.nextInt(5);
         // Exactly as long as needed: a read beyond the last column of the last row would fail.
         float[] x = values(2 + (tokens - 1) * stride + cols);
@@ -102,8 +106,38 @@ public final class LoopsCases {
             int panels = Math.min(Loops.PANELS, w.panels() - panel);
             float[] tile = new float[Loops.tileRows(tokens) * Loops.TILE];
             loops.project(w, panel, panels, x, 2, stride, tokens, tile);
-            results.put("project " + dtype + " " + rows + "x" + cols + " panel " + panel, valid(tile, tokens, panels));
+            results.put("project " + format + " " + rows + "x" + cols + " panel " + panel, valid(tile, tokens, panels));
         }
+    }
+
+    private Matrix pack(Arena arena, Matrix.Source source, WeightFormat format) {
+        return format == WeightFormat.PACKED
+                ? packed(arena, source)
+                : Matrix.pack(arena, source, format, (n, task) -> IntStream.range(0, n).forEach(task));
+    }
+
+    /// Panels are packed here also where that gains nothing; one in four is raw.
+    private Matrix packed(Arena arena, Matrix.Source source) {
+        int cols = source.cols();
+        int panels = WeightFormat.panels(source.rows());
+        MemorySegment data = arena.allocate(panels * PackedPanel.bytes(cols, 16L * cols), Memory.ALIGNMENT);
+        long[] offsets = new long[panels + 1];
+        boolean[] raw = new boolean[panels];
+        for (int p = 0; p < panels; p++) {
+            int rows = Math.min(16, source.rows() - 16 * p);
+            short[] values = new short[rows * cols];
+            for (int i = 0; i < values.length; i++) {
+                values[i] = source.data().get(ValueLayout.JAVA_SHORT, 2L * (16 * p * cols + i));
+            }
+            raw[p] = random.nextInt(4) == 0;
+            if (raw[p]) {
+                Bf16Panel.encode(values, rows, cols, data, offsets[p]);
+                offsets[p + 1] = offsets[p] + Bf16Panel.bytes(cols);
+            } else {
+                offsets[p + 1] = offsets[p] + PackedPanel.encode(values, rows, cols, data, offsets[p]);
+            }
+        }
+        return Matrix.of(WeightFormat.PACKED, source.rows(), cols, data.asSlice(0, offsets[panels]), offsets, raw);
     }
 
     private static float[] valid(float[] tile, int tokens, int panels) {
@@ -158,6 +192,14 @@ public final class LoopsCases {
             x[i] = value();
         }
         return x;
+    }
+
+    private float finite() {
+        float value = value();
+        while (!Float.isFinite(value)) {
+            value = value();
+        }
+        return value;
     }
 
     private float value() {

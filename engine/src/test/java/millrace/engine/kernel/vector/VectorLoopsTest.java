@@ -9,6 +9,7 @@ import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Map;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;
@@ -82,12 +83,12 @@ final class VectorLoopsTest {
             float[] y = new float[16 * 256];
             float[] sums = new float[16];
             return switch (this) {
-                case BF16_ONE_ROW -> project(loops, arena, TileFormat.BF16, 1);
-                case BF16_TWO_ROWS -> project(loops, arena, TileFormat.BF16, 2);
-                case BF16_MANY_ROWS -> project(loops, arena, TileFormat.BF16, 16);
-                case F32_ONE_ROW -> project(loops, arena, TileFormat.F32, 1);
-                case F32_TWO_ROWS -> project(loops, arena, TileFormat.F32, 2);
-                case F32_MANY_ROWS -> project(loops, arena, TileFormat.F32, 16);
+                case BF16_ONE_ROW -> project(loops, arena, WeightFormat.BF16, 1);
+                case BF16_TWO_ROWS -> project(loops, arena, WeightFormat.BF16, 2);
+                case BF16_MANY_ROWS -> project(loops, arena, WeightFormat.BF16, 16);
+                case F32_ONE_ROW -> project(loops, arena, WeightFormat.F32, 1);
+                case F32_TWO_ROWS -> project(loops, arena, WeightFormat.F32, 2);
+                case F32_MANY_ROWS -> project(loops, arena, WeightFormat.F32, 16);
                 case SCORE -> () -> loops.score(x, 0, 256, 16, y, 256, new float[256], 0, 16);
                 case ACCUMULATE -> () -> loops.accumulate(x, 0, 16, y, 0, 256, x, 256);
                 case SOFTMAX -> () -> loops.softmax(x, 0, 4096, 1, sums);
@@ -97,7 +98,7 @@ final class VectorLoopsTest {
             };
         }
 
-        private static Runnable project(Loops loops, Arena arena, TileFormat format, int rows) {
+        private static Runnable project(Loops loops, Arena arena, WeightFormat format, int rows) {
             Matrix w = Matrix.allocate(arena, format, 64, 512);
             float[] x = new float[rows * 512];
             float[] tile = new float[Loops.tileRows(rows) * Loops.TILE];

@@ -1,4 +1,4 @@
-package millrace.engine.kernel;
+package millrace.engine.format;
 
 /// Conversions between F32 and BF16: the upper half of an F32.
 public final class BFloat16 {

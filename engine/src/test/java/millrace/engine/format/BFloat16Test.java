@@ -1,4 +1,4 @@
-package millrace.engine.kernel;
+package millrace.engine.format;
 
 import static org.assertj.core.api.Assertions.assertThat;
 

@@ -1,0 +1,285 @@
+package millrace.engine.format;
+
+import java.lang.foreign.MemorySegment;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/// A panel in packed BF16: about 12 bits for each weight, without loss.
+///
+/// Trained weights use few exponents, so a weight is 4 bits that name one of the 16 most frequent exponents of its
+/// panel, and a byte of sign and mantissa. What has another exponent *escapes*: its exponent follows in a list.
+///
+/// ```
+///  0                table: 16 words, entry i is the i-th most frequent exponent, shifted left by 23
+///  64               flags: bit b says that block b has escapes; whole multiples of 64 bytes
+///  blocksAt         ⌈cols / 8⌉ blocks of 8 columns, 192 bytes each:
+///                     16 words of codes, lane by lane; bits 4 i to 4 i + 3 of a word are column i's
+///                     16 words of sign and mantissa of columns 0 to 3, lane by lane; 16 of columns 4 to 7
+///  escapesAt        a byte for each escape, by column, then by lane
+///                   at least 16 bytes of zero, up to a multiple of 64
+/// ```
+///
+/// In a flagged block code 15 means that the exponent is the next escape; elsewhere it is entry 15 of the table. The
+/// word of sign and mantissa of columns `j = 0 … 3` is `Σ rotr(bits & 0x807F0000, 8 j)`, so that a rotation by `8 j`
+/// and a mask bring both to where an F32 has them. Missing rows and columns have code 0, sign and mantissa 0.
+///
+/// A panel that would not be smaller than its BF16 form, or has more than one escape in 25 weights, is better kept in
+/// BF16: [#size] says so.
+public final class PackedPanel {
+    /// Columns of a block.
+    public static final int BLOCK = 8;
+    /// Bytes of a block.
+    public static final int BLOCK_BYTES = 192;
+    /// Weights that bear one escape: with more of them a panel stays in BF16.
+    private static final int WEIGHTS_PER_ESCAPE = 25;
+    private static final int ROWS = WeightFormat.PANEL_ROWS;
+    private static final int ENTRIES = 16;
+    private static final int ESCAPE = 15;
+    private static final int SPARE = 16;
+
+    private PackedPanel() {}
+
+    public static int blocks(int cols) {
+        return (cols + BLOCK - 1) / BLOCK;
+    }
+
+    /// Where the blocks begin, from the start of the panel.
+    public static long blocksAt(int cols) {
+        return 64 + 64L * ((blocks(cols) + 511) / 512);
+    }
+
+    /// Where the escapes begin, from the start of the panel.
+    public static long escapesAt(int cols) {
+        return blocksAt(cols) + (long) BLOCK_BYTES * blocks(cols);
+    }
+
+    /// Bytes of a panel with so many escapes.
+    public static long bytes(int cols, long escapes) {
+        return (escapesAt(cols) + escapes + SPARE + 63) / 64 * 64;
+    }
+
+    /// Bytes that a panel takes in this form, or −1 if it is better kept in BF16.
+    ///
+    /// @param values row by row, `cols` each
+    /// @param rows 1 to 16
+    public static long size(short[] values, int rows, int cols) {
+        int[] codes = codes(table(values, rows, cols));
+        long escapes = 0;
+        for (int b = 0; b < blocks(cols); b++) {
+            if (flagged(values, rows, cols, b, codes)) {
+                escapes += escapesOf(values, rows, cols, b, codes);
+            }
+        }
+        long bytes = bytes(cols, escapes);
+        return escapes * WEIGHTS_PER_ESCAPE > (long) rows * cols || bytes >= Bf16Panel.bytes(cols) ? -1 : bytes;
+    }
+
+    /// Writes a panel; returns its bytes, also where BF16 would be better.
+    ///
+    /// @param values row by row, `cols` each
+    /// @param rows 1 to 16
+    public static long encode(short[] values, int rows, int cols, MemorySegment out, long at) {
+        int[] table = table(values, rows, cols);
+        int[] codes = codes(table);
+        out.asSlice(at, escapesAt(cols)).fill((byte) 0);
+        for (int i = 0; i < ENTRIES; i++) {
+            Words.word(out, at + 4 * i, table[i] << 23);
+        }
+        long escapes = at + escapesAt(cols);
+        long next = escapes;
+        for (int b = 0; b < blocks(cols); b++) {
+            boolean flagged = flagged(values, rows, cols, b, codes);
+            if (flagged) {
+                long flags = at + 64 + b / 64 * 8;
+                Words.twice(out, flags, Words.twice(out, flags) | 1L << b % 64);
+            }
+            next = block(values, rows, cols, b, codes, flagged, out, at, next);
+        }
+        long bytes = bytes(cols, next - escapes);
+        out.asSlice(next, at + bytes - next).fill((byte) 0);
+        return bytes;
+    }
+
+    private static long block(
+            short[] values,
+            int rows,
+            int cols,
+            int b,
+            int[] codes,
+            boolean flagged,
+            MemorySegment out,
+            long at,
+            long firstEscape) {
+        long block = at + blocksAt(cols) + (long) b * BLOCK_BYTES;
+        long next = firstEscape;
+        for (int i = 0; i < Math.min(BLOCK, cols - b * BLOCK); i++) {
+            for (int lane = 0; lane < rows; lane++) {
+                short value = values[lane * cols + b * BLOCK + i];
+                int code = codes[exponent(value)];
+                if (flagged && code >= ESCAPE) {
+                    Words.octet(out, next++, (byte) exponent(value));
+                    code = ESCAPE;
+                }
+                or(out, block + 4 * lane, code << 4 * i);
+                int signMantissa = (value & 0x807F) << 16;
+                or(out, block + 64 + i / 4 * 64 + 4 * lane, Integer.rotateRight(signMantissa, 8 * (i % 4)));
+            }
+        }
+        return next;
+    }
+
+    private static void or(MemorySegment out, long at, int bits) {
+        Words.word(out, at, Words.word(out, at) | bits);
+    }
+
+    private static int exponent(short value) {
+        return value >>> 7 & 0xFF;
+    }
+
+    /// The 16 most frequent exponents, the most frequent first, of equals the lower; 0 beyond those that occur.
+    private static int[] table(short[] values, int rows, int cols) {
+        int[] counts = new int[256];
+        for (int i = 0; i < rows * cols; i++) {
+            counts[exponent(values[i])]++;
+        }
+        int[] table = new int[ENTRIES];
+        for (int entry = 0; entry < ENTRIES; entry++) {
+            int best = 0;
+            for (int e = 1; e < 256; e++) {
+                if (counts[e] > counts[best]) {
+                    best = e;
+                }
+            }
+            if (counts[best] > 0) {
+                table[entry] = best;
+                counts[best] = 0;
+            }
+        }
+        return table;
+    }
+
+    /// The code of each exponent; 16 if the table has it not.
+    private static int[] codes(int[] table) {
+        int[] codes = new int[256];
+        Arrays.fill(codes, ENTRIES);
+        for (int i = ENTRIES - 1; i >= 0; i--) {
+            codes[table[i]] = i;
+        }
+        return codes;
+    }
+
+    private static boolean flagged(short[] values, int rows, int cols, int block, int[] codes) {
+        int from = block * BLOCK;
+        int to = Math.min(cols, from + BLOCK);
+        for (int lane = 0; lane < rows; lane++) {
+            for (int k = from; k < to; k++) {
+                if (codes[exponent(values[lane * cols + k])] == ENTRIES) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+
+    /// Escapes of a flagged block.
+    private static int escapesOf(short[] values, int rows, int cols, int block, int[] codes) {
+        int from = block * BLOCK;
+        int to = Math.min(cols, from + BLOCK);
+        int count = 0;
+        for (int lane = 0; lane < rows; lane++) {
+            for (int k = from; k < to; k++) {
+                count += codes[exponent(values[lane * cols + k])] >= ESCAPE ? 1 : 0;
+            }
+        }
+        return count;
+    }
+
+    /// One row of the panel.
+    static void row(MemorySegment data, long at, int cols, int lane, float[] out, int offset) {
+        long block = at + blocksAt(cols);
+        long next = at + escapesAt(cols);
+        for (int b = 0; b < blocks(cols); b++, block += BLOCK_BYTES) {
+            boolean flagged = flag(data, at, b);
+            int columns = Math.min(BLOCK, cols - b * BLOCK);
+            int codes = Words.word(data, block + 4 * lane);
+            for (int i = 0; i < columns; i++) {
+                int code = codes >>> 4 * i & 15;
+                int exponent = flagged && code == ESCAPE
+                        ? (Words.octet(data, next + escapesBefore(data, block, i, lane)) & 0xFF) << 23
+                        : Words.word(data, at + 4 * code);
+                int word = Words.word(data, block + 64 + i / 4 * 64 + 4 * lane);
+                int bits = Integer.rotateLeft(word, 8 * (i % 4)) & 0x807F_0000 | exponent;
+                out[offset + b * BLOCK + i] = Float.intBitsToFloat(bits);
+            }
+            if (flagged) {
+                next += escapes(data, block);
+            }
+        }
+    }
+
+    /// Escapes of a flagged block that stand before those of a column and lane.
+    private static int escapesBefore(MemorySegment data, long block, int column, int lane) {
+        int count = 0;
+        for (int l = 0; l < ROWS; l++) {
+            int fifteens = fifteens(Words.word(data, block + 4 * l));
+            int columns = l < lane ? column + 1 : column;
+            count += Integer.bitCount(columns == BLOCK ? fifteens : fifteens & (1 << 4 * columns) - 1);
+        }
+        return count;
+    }
+
+    /// Escapes of a flagged block.
+    private static int escapes(MemorySegment data, long block) {
+        int count = 0;
+        for (int lane = 0; lane < ROWS; lane++) {
+            count += Integer.bitCount(fifteens(Words.word(data, block + 4 * lane)));
+        }
+        return count;
+    }
+
+    /// A bit for each nibble of 15.
+    private static int fifteens(int word) {
+        return word & word >>> 1 & word >>> 2 & word >>> 3 & 0x1111_1111;
+    }
+
+    private static boolean flag(MemorySegment data, long at, int block) {
+        return (Words.twice(data, at + 64 + block / 64 * 8) >>> block % 64 & 1) != 0;
+    }
+
+    /// Escapes of a panel.
+    public static long escapes(MemorySegment data, long at, int cols) {
+        long count = 0;
+        for (int b = 0; b < blocks(cols); b++) {
+            if (flag(data, at, b)) {
+                count += escapes(data, at + blocksAt(cols) + (long) b * BLOCK_BYTES);
+            }
+        }
+        return count;
+    }
+
+    /// What keeps a kernel from reading a panel, or null. Bytes from elsewhere must pass before a kernel sees them: it
+    /// trusts flags and codes to say how many escapes there are.
+    ///
+    /// @param bytes what the panel is said to take
+    public static @Nullable String problem(MemorySegment data, long at, long bytes, int cols) {
+        if (bytes < bytes(cols, 0)) {
+            return "expected at least %d bytes, got %d".formatted(bytes(cols, 0), bytes);
+        }
+        for (int i = 0; i < ENTRIES; i++) {
+            int entry = Words.word(data, at + 4 * i);
+            if ((entry & ~0x7F80_0000) != 0) {
+                return "entry %d of the table: expected an exponent shifted by 23, got 0x%08X".formatted(i, entry);
+            }
+        }
+        for (int b = blocks(cols); b < (blocksAt(cols) - 64) * 8; b++) {
+            if (flag(data, at, b)) {
+                return "expected flags of %d blocks, got one for block %d".formatted(blocks(cols), b);
+            }
+        }
+        long escapes = escapes(data, at, cols);
+        if (bytes != bytes(cols, escapes)) {
+            return "expected %d bytes for %d escapes, got %d".formatted(bytes(cols, escapes), escapes, bytes);
+        }
+        return null;
+    }
+}
