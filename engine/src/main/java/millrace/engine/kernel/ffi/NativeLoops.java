@@ -4,6 +4,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.util.Objects;
 import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
 
 /// The inner loops in C; those that have no C form are another implementation's.
