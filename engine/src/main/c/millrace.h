@@ -20,6 +20,8 @@
 
 #define MILLRACE_EXPORT __attribute__((visibility("default")))
 #define INLINE static inline __attribute__((always_inline))
+/* For the forms of a tile: each is compiled once, not into each of its callers. */
+#define ONCE static __attribute__((noinline))
 /* Register tiles are arrays that exist in registers only when every loop over them is unrolled. */
 #define UNROLL _Pragma("GCC unroll 32")
 

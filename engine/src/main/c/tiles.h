@@ -9,30 +9,39 @@
 
 #include "lanes.h"
 
-/* Panels and rows of the tile that multiplies decoded weights, and of those that read stored ones. What a tile holds
- * is bounded by the registers: 32 of AVX-512, 16 half as wide of AVX2. */
+/* Panels and rows of the tile that multiplies decoded weights: what the registers hold, 32 of AVX-512, 16 half as wide of
+ * AVX2. Tiles of few rows that decode weights as they go are each kernel's own. */
 #if defined(__AVX512F__)
-enum { DENSE_PANELS = 2, DENSE_ROWS = 8, DIRECT_ROWS = 4 };
+enum { DENSE_PANELS = 2, DENSE_ROWS = 8 };
 #else
-enum { DENSE_PANELS = 1, DENSE_ROWS = 6, DIRECT_ROWS = 1 };
+enum { DENSE_PANELS = 1, DENSE_ROWS = 6 };
 #endif
 
 /* Depths that are decoded at a time: two panels of them and eight rows of input stay in the first-level cache. */
 enum { CHUNK = 128 };
 
-/* Multiplies F32 panels of a number of depths; goes on from what stands in `out` unless `fresh`. Each step of depth
- * also asks for the cache line `ahead + 64 k`, if there is an `ahead`. */
+/* Memory that will be needed next. The processor itself looks ahead only within a page and along few streams; asking
+ * for lines while there is something to multiply is what keeps memory busy with more than one row of input. */
+typedef struct {
+    const char *at; /* null: nothing is asked for */
+    int64_t apart; /* bytes from one panel to the next; two panels are asked for in turn */
+    int64_t step; /* bytes of a panel for each depth */
+} lookahead;
+
+#define NOTHING_AHEAD ((lookahead) {0, 0, 0})
+
+/* Multiplies F32 panels of a number of depths; goes on from what stands in `out` unless `fresh`. */
 INLINE void f32_tile(int panels, int rows, const float *const *w, int64_t depths, const float *x, int64_t stride,
-        float *out, int fresh, const char *ahead) {
-    f16 acc[DENSE_PANELS > 4 ? DENSE_PANELS : 4][DENSE_ROWS];
+        float *out, int fresh, lookahead next) {
+    f16 acc[4][DENSE_ROWS];
     UNROLL for (int p = 0; p < panels; p++) {
         UNROLL for (int r = 0; r < rows; r++) {
             acc[p][r] = fresh ? f_zero() : f_load(out + r * TILE + p * LANES);
         }
     }
     for (int64_t k = 0; k < depths; k++) {
-        if (ahead) {
-            __builtin_prefetch(ahead + 64 * k, 0, 3);
+        if (next.at) {
+            __builtin_prefetch(next.at + (k & 1) * next.apart + (k & ~1) * next.step, 0, 3);
         }
         f16 v[4];
         UNROLL for (int p = 0; p < panels; p++) {
@@ -53,23 +62,25 @@ INLINE void f32_tile(int panels, int rows, const float *const *w, int64_t depths
     }
 }
 
+/* Any number of rows; the first tile asks for what is ahead. */
 INLINE void f32_rows(int panels, const float *const *w, int64_t depths, const float *x, int64_t stride, int64_t rows,
-        float *out, int fresh, const char *ahead) {
+        float *out, int fresh, lookahead next) {
     int64_t r = 0;
     for (; r + DENSE_ROWS <= rows; r += DENSE_ROWS) {
-        f32_tile(panels, DENSE_ROWS, w, depths, x + r * stride, stride, out + r * TILE, fresh, ahead);
-        ahead = 0;
+        if (r == 0) {
+            f32_tile(panels, DENSE_ROWS, w, depths, x, stride, out, fresh, next);
+        } else {
+            f32_tile(panels, DENSE_ROWS, w, depths, x + r * stride, stride, out + r * TILE, fresh, NOTHING_AHEAD);
+        }
     }
     for (; r + 4 <= rows; r += 4) {
-        f32_tile(panels, 4, w, depths, x + r * stride, stride, out + r * TILE, fresh, ahead);
-        ahead = 0;
+        f32_tile(panels, 4, w, depths, x + r * stride, stride, out + r * TILE, fresh, r ? NOTHING_AHEAD : next);
     }
     for (; r + 2 <= rows; r += 2) {
-        f32_tile(panels, 2, w, depths, x + r * stride, stride, out + r * TILE, fresh, ahead);
-        ahead = 0;
+        f32_tile(panels, 2, w, depths, x + r * stride, stride, out + r * TILE, fresh, NOTHING_AHEAD);
     }
     if (r < rows) {
-        f32_tile(panels, 1, w, depths, x + r * stride, stride, out + r * TILE, fresh, ahead);
+        f32_tile(panels, 1, w, depths, x + r * stride, stride, out + r * TILE, fresh, NOTHING_AHEAD);
     }
 }
 

@@ -9,10 +9,14 @@ import org.jspecify.annotations.Nullable;
 /// Matrix products as a task: a unit is four panels of weights by up to 128 rows of one product.
 ///
 /// Within a unit the panels stay in the second-level cache while blocks of rows pass by, so weights come from memory
-/// once for all rows of a decode step.
+/// once for all rows of a decode step. Blocks are as large as a call may be long: what decodes weights does so once for
+/// a block.
 final class CpuProjections implements ThreadTeam.Task {
     private static final int UNIT_ROWS = 128;
-    private static final int BLOCK_ROWS = 16;
+    /// Multiply-adds of a panel row in one call of the loops: some hundred microseconds for four panels, since a native
+    /// call holds up the garbage collector.
+    private static final int BLOCK_WORK = 1 << 18;
+    private static final int FEWEST_BLOCK_ROWS = 16;
 
     private final Loops loops;
     private final float[][] tiles;
@@ -21,7 +25,7 @@ final class CpuProjections implements ThreadTeam.Task {
 
     CpuProjections(Loops loops, int threads) {
         this.loops = loops;
-        tiles = new float[threads][BLOCK_ROWS * Loops.TILE];
+        tiles = new float[threads][UNIT_ROWS * Loops.TILE];
     }
 
     /// Sets the next operation; returns the number of its units.
@@ -69,8 +73,9 @@ final class CpuProjections implements ThreadTeam.Task {
         int to = Math.min(p.rows(i), from + UNIT_ROWS);
         Rows x = p.input(i);
         float[] tile = tiles[thread];
-        for (int row = from; row < to; row += BLOCK_ROWS) {
-            int rows = Math.min(BLOCK_ROWS, to - row);
+        int block = Math.clamp(BLOCK_WORK / w.cols() / 8 * 8, FEWEST_BLOCK_ROWS, UNIT_ROWS);
+        for (int row = from; row < to; row += block) {
+            int rows = Math.min(block, to - row);
             loops.project(w, firstPanel, panels, x.values(), x.at(p.inputRow(i) + row), x.stride(), rows, tile);
             int outputs = Math.min(panels * Matrix.PANEL_ROWS, w.rows() - firstPanel * Matrix.PANEL_ROWS);
             copy(tile, p.output(i), p.outputRow(i) + row, rows, firstPanel * Matrix.PANEL_ROWS, outputs, p.bias(i));

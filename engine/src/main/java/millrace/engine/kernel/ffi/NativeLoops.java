@@ -25,11 +25,27 @@ final class NativeLoops implements Loops {
         Objects.checkIndex(panels - 1, PANELS);
         Objects.checkIndex(rows - 1, out.length / TILE);
         Objects.checkFromIndexSize(xOffset, Math.addExact(Math.multiplyExact(rows - 1, xStride), w.cols()), x.length);
-        switch (w.format()) {
-            case F32 -> project(Symbols.PROJECT_F32, w, firstPanel, panels, x, xOffset, xStride, rows, out);
-            case BF16 -> project(Symbols.PROJECT_BF16, w, firstPanel, panels, x, xOffset, xStride, rows, out);
-            default -> others.project(w, firstPanel, panels, x, xOffset, xStride, rows, out);
+        int end = firstPanel + panels;
+        int to;
+        for (int from = firstPanel; from < end; from = to) {
+            to = sameFormat(w, from, end);
+            int o = (from - firstPanel) * Matrix.PANEL_ROWS;
+            switch (w.panelFormat(from)) {
+                case F32 -> project(Symbols.PROJECT_F32, w, from, to - from, x, xOffset, xStride, rows, out, o);
+                case BF16 -> project(Symbols.PROJECT_BF16, w, from, to - from, x, xOffset, xStride, rows, out, o);
+                case PACKED -> project(Symbols.PROJECT_PACKED, w, from, to - from, x, xOffset, xStride, rows, out, o);
+                default -> others.project(w, from, to - from, x, xOffset, xStride, rows, out);
+            }
         }
+    }
+
+    /// The end of the panels from `from` on that have one format: in packed weights some may be raw.
+    private static int sameFormat(Matrix w, int from, int end) {
+        int to = from + 1;
+        while (to < end && w.rawPanel(to) == w.rawPanel(from)) {
+            to++;
+        }
+        return to;
     }
 
     private static void project(
@@ -41,7 +57,8 @@ final class NativeLoops implements Loops {
             int xOffset,
             int xStride,
             int rows,
-            float[] out) {
+            float[] out,
+            int outOffset) {
         int last = firstPanel + panels - 1;
         try {
             function.invokeExact(
@@ -55,7 +72,8 @@ final class NativeLoops implements Loops {
                     (long) xOffset,
                     (long) xStride,
                     (long) rows,
-                    MemorySegment.ofArray(out));
+                    MemorySegment.ofArray(out),
+                    (long) outOffset);
         } catch (Throwable e) {
             throw Symbols.wrapped(e);
         }

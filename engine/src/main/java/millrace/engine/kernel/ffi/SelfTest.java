@@ -1,9 +1,13 @@
 package millrace.engine.kernel.ffi;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
+import millrace.engine.format.BFloat16;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.cpu.Loops;
 import org.jspecify.annotations.Nullable;
@@ -36,7 +40,7 @@ final class SelfTest {
 
     private @Nullable String run() {
         try (Arena arena = Arena.ofConfined()) {
-            for (WeightFormat format : new WeightFormat[] {WeightFormat.F32, WeightFormat.BF16}) {
+            for (WeightFormat format : new WeightFormat[] {WeightFormat.F32, WeightFormat.BF16, WeightFormat.PACKED}) {
                 Matrix w = weights(arena, format);
                 int panels = 1;
                 for (int rows : ROWS) {
@@ -99,13 +103,21 @@ final class SelfTest {
         return Float.floatToIntBits(expected) != Float.floatToIntBits(got);
     }
 
+    /// Rounded to BF16 if the format is of halves. A few are tiny, so that packed weights have escapes.
     private Matrix weights(Arena arena, WeightFormat format) {
-        Matrix w = Matrix.allocate(arena, format, Loops.TILE, COLS);
-        for (long i = 0; i < w.data().byteSize(); i += Float.BYTES) {
-            int bits = Float.floatToRawIntBits(value());
-            w.data().set(ValueLayout.JAVA_INT, i, format == WeightFormat.BF16 ? bits & 0xFFFF_0000 | bits >>> 17 : bits);
+        boolean halves = format == WeightFormat.BF16 || format == WeightFormat.PACKED;
+        MemorySegment values = arena.allocate((long) Loops.TILE * COLS * Float.BYTES);
+        for (int i = 0; i < Loops.TILE * COLS; i++) {
+            float value = random.nextInt(64) == 0 ? Math.scalb(value(), -random.nextInt(90)) : value();
+            if (halves) {
+                values.set(ValueLayout.JAVA_SHORT, 2L * i, BFloat16.fromFloat(value));
+            } else {
+                values.set(ValueLayout.JAVA_FLOAT, 4L * i, value);
+            }
         }
-        return w;
+        Matrix.Source source =
+                Matrix.Source.rowMajor(halves ? DType.BF16 : DType.F32, values, Loops.TILE, COLS);
+        return Matrix.pack(arena, source, format, (count, task) -> IntStream.range(0, count).forEach(task));
     }
 
     private float[] values(int n) {

@@ -1,0 +1,229 @@
+/* Matrix products with PACKED weights: BF16 without loss in about 12 bits.
+ *
+ * A panel is a table of 16 exponents (as `exponent << 23`), a flag per block of 8 depths, the blocks, and the escapes.
+ * A block is 64 bytes of codes, 4 bits a depth, and 128 bytes of sign and mantissa, stored so that a rotation by whole
+ * bytes brings them to where a float has them. In a flagged block code 15 stands for "the next escape byte is the
+ * exponent", in order of depth, then lane. docs/formats.md has the layout byte by byte.
+ */
+#include "tiles.h"
+
+enum { BLOCK_DEPTHS = 8, BLOCK_BYTES = 192, TABLE_BYTES = 64 };
+
+/* How far ahead a block's lines are asked for: a third less than what a core has under way at a time is too late, and
+ * the page after the next is too early. */
+#ifndef PACKED_AHEAD
+#define PACKED_AHEAD 4096
+#endif
+
+/* Where a panel is read: its parts, and the next escape. */
+typedef struct {
+    const char *table;
+    const uint64_t *flags;
+    const char *blocks;
+    const uint8_t *escapes;
+} cursor;
+
+INLINE cursor cursor_of(const char *panel, int64_t cols) {
+    int64_t blocks = (cols + BLOCK_DEPTHS - 1) / BLOCK_DEPTHS;
+    int64_t flag_bytes = (blocks + 511) / 512 * 64;
+    cursor c = {panel, (const uint64_t *) (const void *) (panel + TABLE_BYTES), panel + TABLE_BYTES + flag_bytes,
+                (const uint8_t *) panel + TABLE_BYTES + flag_bytes + blocks * BLOCK_BYTES};
+    return c;
+}
+
+INLINE int flagged(const cursor *c, int64_t block) { return (int) (c->flags[block >> 6] >> (block & 63) & 1); }
+
+/* Replaces the exponents of lanes whose code is 15 by the next escapes. */
+INLINE w16 w_escaped(w16 exponents, w16 codes, const uint8_t **escapes) {
+#if defined(__AVX512F__)
+    __m512i low = _mm512_set1_epi32(15);
+    __mmask16 lanes = _mm512_cmpeq_epi32_mask(_mm512_and_si512(codes, low), low);
+    __m512i next = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *) *escapes)), 23);
+    *escapes += __builtin_popcount(lanes);
+    return _mm512_mask_expand_epi32(exponents, lanes, next);
+#else
+    uint32_t c[LANES], e[LANES];
+    __builtin_memcpy(c, &codes, sizeof c);
+    __builtin_memcpy(e, &exponents, sizeof e);
+    for (int l = 0; l < LANES; l++) {
+        if ((c[l] & 15) == 15) {
+            e[l] = (uint32_t) *(*escapes)++ << 23;
+        }
+    }
+    return w_load(e);
+#endif
+}
+
+/* The weight of depth `i` of a block, i a constant. `escapes` is null in a block without. */
+#define PACKED_WEIGHT(i, table, codes, mantissas, escapes) ({ \
+        w16 code = (i) ? w_shr(codes, 4 * ((i) & 7)) : codes; \
+        w16 exponent = t_look(table, code); \
+        if (escapes) { \
+            exponent = w_escaped(exponent, code, escapes); \
+        } \
+        f_bits(w_and_or(w_rol8(mantissas, (i) & 3), w_all(0x807F0000u), exponent)); })
+
+/* All weights of a block. */
+INLINE void decode_block(const cursor *c, int64_t block, const uint8_t **escapes, f16 *w) {
+    const char *p = c->blocks + block * BLOCK_BYTES;
+    table16 table = t_load(c->table);
+    w16 codes = w_load(p), low = w_load(p + 64), high = w_load(p + 128);
+    KEEP(codes);
+    KEEP(low);
+    KEEP(high);
+    w[0] = PACKED_WEIGHT(0, table, codes, low, escapes);
+    w[1] = PACKED_WEIGHT(1, table, codes, low, escapes);
+    w[2] = PACKED_WEIGHT(2, table, codes, low, escapes);
+    w[3] = PACKED_WEIGHT(3, table, codes, low, escapes);
+    w[4] = PACKED_WEIGHT(4, table, codes, high, escapes);
+    w[5] = PACKED_WEIGHT(5, table, codes, high, escapes);
+    w[6] = PACKED_WEIGHT(6, table, codes, high, escapes);
+    w[7] = PACKED_WEIGHT(7, table, codes, high, escapes);
+}
+
+INLINE void prefetch_block(const cursor *c, int64_t block) {
+    const char *p = c->blocks + block * BLOCK_BYTES + PACKED_AHEAD;
+    __builtin_prefetch(p, 0, 3);
+    __builtin_prefetch(p + 64, 0, 3);
+    __builtin_prefetch(p + 128, 0, 3);
+}
+
+/* acc[r] += the first `depths` depths of a block. */
+INLINE void multiply_block(const f16 *w, int depths, int rows, const float *x, int64_t stride, f16 *acc) {
+    UNROLL for (int i = 0; i < depths; i++) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            acc[r] = f_fma(w[i], f_all(x[r * stride + i]), acc[r]);
+        }
+    }
+}
+
+INLINE void packed_tile(int panels, int rows, cursor *c, int64_t cols, const float *x, int64_t stride, float *out) {
+    f16 acc[4][DENSE_ROWS];
+    UNROLL for (int p = 0; p < panels; p++) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            acc[p][r] = f_zero();
+        }
+    }
+    int64_t blocks = cols / BLOCK_DEPTHS;
+    for (int64_t b = 0; b < blocks; b++) {
+        UNROLL for (int p = 0; p < panels; p++) {
+            f16 w[BLOCK_DEPTHS];
+            prefetch_block(&c[p], b);
+            if (__builtin_expect(flagged(&c[p], b), 0)) {
+                decode_block(&c[p], b, &c[p].escapes, w);
+            } else {
+                decode_block(&c[p], b, 0, w);
+            }
+            multiply_block(w, BLOCK_DEPTHS, rows, x + b * BLOCK_DEPTHS, stride, acc[p]);
+        }
+    }
+    int rest = (int) (cols % BLOCK_DEPTHS);
+    if (rest) {
+        UNROLL for (int p = 0; p < panels; p++) {
+            f16 w[BLOCK_DEPTHS];
+            decode_block(&c[p], blocks, flagged(&c[p], blocks) ? &c[p].escapes : 0, w);
+            float stored[BLOCK_DEPTHS * LANES];
+            UNROLL for (int i = 0; i < BLOCK_DEPTHS; i++) {
+                f_store(stored + i * LANES, w[i]);
+            }
+            for (int i = 0; i < rest; i++) {
+                f16 one = f_load(stored + i * LANES);
+                multiply_block(&one, 1, rows, x + blocks * BLOCK_DEPTHS + i, stride, acc[p]);
+            }
+        }
+    }
+    UNROLL for (int p = 0; p < panels; p++) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            f_store(out + r * TILE + p * LANES, acc[p][r]);
+        }
+    }
+}
+
+/* Many rows: weights are decoded once per chunk of depths, and all rows pass by. */
+INLINE void packed_dense(int panels, cursor *c, int64_t cols, const float *x, int64_t stride, int64_t rows, float *out) {
+    float decoded[DENSE_PANELS][CHUNK * LANES] __attribute__((aligned(64)));
+    const float *f[DENSE_PANELS];
+    for (int p = 0; p < panels; p++) {
+        f[p] = decoded[p];
+    }
+    for (int64_t from = 0; from < cols; from += CHUNK) {
+        int64_t depths = cols - from < CHUNK ? cols - from : CHUNK;
+        int64_t to = (from + depths + BLOCK_DEPTHS - 1) / BLOCK_DEPTHS;
+        for (int p = 0; p < panels; p++) {
+            float *d = decoded[p];
+            for (int64_t b = from / BLOCK_DEPTHS; b < to; b++, d += BLOCK_DEPTHS * LANES) {
+                f16 w[BLOCK_DEPTHS];
+                if (__builtin_expect(flagged(&c[p], b), 0)) {
+                    decode_block(&c[p], b, &c[p].escapes, w);
+                } else {
+                    decode_block(&c[p], b, 0, w);
+                }
+                UNROLL for (int i = 0; i < BLOCK_DEPTHS; i++) {
+                    f_store(d + i * LANES, w[i]);
+                }
+            }
+        }
+        lookahead next = {c[0].blocks + to * BLOCK_BYTES, panels > 1 ? c[1].blocks - c[0].blocks : 0,
+                          BLOCK_BYTES / BLOCK_DEPTHS};
+        f32_rows(panels, f, depths, x + from, stride, rows, out, from == 0, next);
+    }
+}
+
+/* The forms that are compiled; 4 x 1 reads weights for one row, the commonest and the one that memory bounds. */
+#define PACKED_TILE(panels, rows) \
+    ONCE void packed_##panels##x##rows(cursor *c, int64_t cols, const float *x, int64_t stride, float *out) { \
+        packed_tile(panels, rows, c, cols, x, stride, out); \
+    }
+
+PACKED_TILE(1, 1)
+PACKED_TILE(4, 1)
+#if defined(__AVX512F__)
+PACKED_TILE(4, 2)
+PACKED_TILE(4, 3)
+PACKED_TILE(4, 4)
+#endif
+
+ONCE void packed_dense_1(cursor *c, int64_t cols, const float *x, int64_t stride, int64_t rows, float *out) {
+    packed_dense(1, c, cols, x, stride, rows, out);
+}
+
+ONCE void packed_dense_many(cursor *c, int64_t cols, const float *x, int64_t stride, int64_t rows, float *out) {
+    packed_dense(DENSE_PANELS, c, cols, x, stride, rows, out);
+}
+
+/* Four panels by few rows, if there is a form for them; returns whether there was. */
+INLINE int packed_four(cursor *c, int64_t cols, const float *x, int64_t stride, int64_t rows, float *out) {
+    switch (rows) {
+        case 1: packed_4x1(c, cols, x, stride, out); return 1;
+#if defined(__AVX512F__)
+        case 2: packed_4x2(c, cols, x, stride, out); return 1;
+        case 3: packed_4x3(c, cols, x, stride, out); return 1;
+        case 4: packed_4x4(c, cols, x, stride, out); return 1;
+#endif
+        default: return 0;
+    }
+}
+
+/* As project_f32. */
+MILLRACE_EXPORT void ISA(project_packed)(const char *w0, const char *w1, const char *w2, const char *w3,
+        int64_t panels, int64_t cols, const float *x, int64_t x_offset, int64_t x_stride, int64_t rows, float *out,
+        int64_t out_offset) {
+    cursor c[] = {cursor_of(w0, cols), cursor_of(w1, cols), cursor_of(w2, cols), cursor_of(w3, cols)};
+    x += x_offset;
+    out += out_offset;
+    if (panels == 4 && packed_four(c, cols, x, x_stride, rows, out)) {
+        return;
+    }
+    for (int64_t p = 0; p < panels;) {
+        if (rows == 1) {
+            packed_1x1(c + p, cols, x, x_stride, out + p * LANES);
+            p++;
+        } else if (panels - p >= DENSE_PANELS) {
+            packed_dense_many(c + p, cols, x, x_stride, rows, out + p * LANES);
+            p += DENSE_PANELS;
+        } else {
+            packed_dense_1(c + p, cols, x, x_stride, rows, out + p * LANES);
+            p++;
+        }
+    }
+}
