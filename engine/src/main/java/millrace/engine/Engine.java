@@ -13,6 +13,7 @@ import millrace.engine.model.ModelConfig;
 import millrace.engine.model.ModelWeights;
 import millrace.engine.model.TensorExpectation;
 import millrace.engine.model.Transformer;
+import millrace.engine.model.WeightTargets;
 import millrace.engine.weights.ModelFiles;
 import org.jspecify.annotations.Nullable;
 
@@ -93,7 +94,8 @@ public final class Engine implements TextEngine {
             KvFormat kvFormat = config.kvFormat() == null ? KvFormat.auto() : config.kvFormat();
             MemoryPlanner planner = new MemoryPlanner(config, Transformer.kvLayout(model, kvFormat), maxContext);
             planner.expectWeights(ModelInspection.storedBytes(files));
-            ModelWeights weights = ModelWeights.load(model, files, backend.kernels());
+            ModelWeights weights = ModelWeights.load(
+                    model, files, backend.kernels(), WeightTargets.of(config.weightFormat()));
             resources.push(weights);
             planner.weigh(weights.bytesByFormat());
             MemoryPlan plan = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));

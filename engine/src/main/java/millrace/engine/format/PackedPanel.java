@@ -58,28 +58,42 @@ public final class PackedPanel {
         return (escapesAt(cols) + escapes + SPARE + 63) / 64 * 64;
     }
 
-    /// Bytes that a panel takes in this form, or −1 if it is better kept in BF16.
+    /// Escapes that a panel has with this table.
     ///
     /// @param values row by row, `cols` each
     /// @param rows 1 to 16
-    public static long size(short[] values, int rows, int cols) {
-        int[] codes = codes(table(values, rows, cols));
+    public static long escapes(short[] values, int rows, int cols, int[] table) {
+        int[] codes = codes(table);
         long escapes = 0;
         for (int b = 0; b < blocks(cols); b++) {
             if (flagged(values, rows, cols, b, codes)) {
                 escapes += escapesOf(values, rows, cols, b, codes);
             }
         }
+        return escapes;
+    }
+
+    /// Bytes that a panel with so many escapes takes in this form, or −1 if it is better kept in BF16.
+    public static long size(int rows, int cols, long escapes) {
         long bytes = bytes(cols, escapes);
         return escapes * WEIGHTS_PER_ESCAPE > (long) rows * cols || bytes >= Bf16Panel.bytes(cols) ? -1 : bytes;
     }
 
-    /// Writes a panel; returns its bytes, also where BF16 would be better.
+    /// The same for a panel with its own table.
+    public static long size(short[] values, int rows, int cols) {
+        return size(rows, cols, escapes(values, rows, cols, table(values, rows, cols)));
+    }
+
+    /// Writes a panel with its own table; returns its bytes, also where BF16 would be better.
     ///
     /// @param values row by row, `cols` each
     /// @param rows 1 to 16
     public static long encode(short[] values, int rows, int cols, MemorySegment out, long at) {
-        int[] table = table(values, rows, cols);
+        return encode(values, rows, cols, table(values, rows, cols), out, at);
+    }
+
+    /// Writes a panel with a given table of 16 exponents.
+    public static long encode(short[] values, int rows, int cols, int[] table, MemorySegment out, long at) {
         int[] codes = codes(table);
         out.asSlice(at, escapesAt(cols)).fill((byte) 0);
         for (int i = 0; i < ENTRIES; i++) {
@@ -137,11 +151,21 @@ public final class PackedPanel {
     }
 
     /// The 16 most frequent exponents, the most frequent first, of equals the lower; 0 beyond those that occur.
-    private static int[] table(short[] values, int rows, int cols) {
-        int[] counts = new int[256];
+    public static int[] table(short[] values, int rows, int cols) {
+        long[] counts = new long[256];
+        count(values, rows, cols, counts);
+        return table(counts);
+    }
+
+    /// Adds how often each exponent occurs.
+    public static void count(short[] values, int rows, int cols, long[] counts) {
         for (int i = 0; i < rows * cols; i++) {
             counts[exponent(values[i])]++;
         }
+    }
+
+    /// The table for these counts of 256 exponents, which are used up.
+    public static int[] table(long[] counts) {
         int[] table = new int[ENTRIES];
         for (int entry = 0; entry < ENTRIES; entry++) {
             int best = 0;

@@ -1,6 +1,7 @@
 package millrace.engine.kernel;
 
 import java.lang.foreign.Arena;
+import java.util.function.IntConsumer;
 import millrace.engine.format.WeightFormat;
 import org.jspecify.annotations.Nullable;
 
@@ -39,6 +40,9 @@ public interface Kernels extends AutoCloseable {
     ///
     /// @throws IllegalArgumentException if a grouped format meets a number that is not finite
     Matrix pack(Matrix.Source source, WeightFormat target, Arena arena);
+
+    /// Runs a task for each of `0 … count − 1`, on any thread, in any order; returns when all are done.
+    void forEach(int count, IntConsumer task);
 
     /// Copies rows of the embedding: `y[t] = table[tokens[t]]`.
     void embed(Rows y, Matrix table, int[] tokens, int rows);

@@ -4,6 +4,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 import java.util.function.IntConsumer;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Bf16Panel;
@@ -26,6 +27,9 @@ import org.jspecify.annotations.Nullable;
 public final class Matrix {
     /// Rows of a panel.
     public static final int PANEL_ROWS = WeightFormat.PANEL_ROWS;
+
+    /// Bytes of a table of exponents in a file.
+    private static final int TABLE_BYTES = 16;
 
     private static final ValueLayout.OfInt WORD =
             ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
@@ -200,30 +204,51 @@ public final class Matrix {
         return matrix;
     }
 
-    /// In two passes, the first for the sizes: so each panel is written where it stays.
+    /// In passes, the last of which writes each panel where it stays. All panels have one table if that costs fewer
+    /// bytes in a file, where a common table stands once; in memory each panel carries its own copy.
     private static Matrix packHalves(Arena arena, Source source, Each each) {
         int panels = WeightFormat.panels(source.rows);
         int cols = source.cols;
-        boolean[] raw = new boolean[panels];
-        long[] sizes = new long[panels];
+        int[][] tables = new int[panels][];
+        long[] own = new long[panels];
+        long[][] counts = new long[panels][256];
         each.run(panels, p -> {
-            long size = PackedPanel.size(source.halves(p), source.panelRows(p), cols);
-            raw[p] = size < 0;
-            sizes[p] = raw[p] ? Bf16Panel.bytes(cols) : size;
+            short[] values = source.halves(p);
+            PackedPanel.count(values, source.panelRows(p), cols, counts[p]);
+            tables[p] = PackedPanel.table(counts[p].clone());
+            own[p] = PackedPanel.escapes(values, source.panelRows(p), cols, tables[p]);
         });
+        int[] common = PackedPanel.table(sum(counts));
+        long[] shared = new long[panels];
+        each.run(panels, p -> shared[p] = PackedPanel.escapes(source.halves(p), source.panelRows(p), cols, common));
+        boolean one = Arrays.stream(shared).sum() <= Arrays.stream(own).sum() + TABLE_BYTES * (panels - 1L);
+        boolean[] raw = new boolean[panels];
         long[] offsets = new long[panels + 1];
         for (int p = 0; p < panels; p++) {
-            offsets[p + 1] = offsets[p] + sizes[p];
+            long size = PackedPanel.size(source.panelRows(p), cols, one ? shared[p] : own[p]);
+            raw[p] = size < 0;
+            offsets[p + 1] = offsets[p] + (raw[p] ? Bf16Panel.bytes(cols) : size);
         }
         MemorySegment data = Memory.allocate(arena, offsets[panels], "the weights");
         each.run(panels, p -> {
             if (raw[p]) {
                 Bf16Panel.encode(source.halves(p), source.panelRows(p), cols, data, offsets[p]);
             } else {
-                PackedPanel.encode(source.halves(p), source.panelRows(p), cols, data, offsets[p]);
+                int[] table = one ? common : tables[p];
+                PackedPanel.encode(source.halves(p), source.panelRows(p), cols, table, data, offsets[p]);
             }
         });
         return of(WeightFormat.PACKED, source.rows, cols, data, offsets, raw);
+    }
+
+    private static long[] sum(long[][] counts) {
+        long[] sum = new long[256];
+        for (long[] some : counts) {
+            for (int e = 0; e < sum.length; e++) {
+                sum[e] += some[e];
+            }
+        }
+        return sum;
     }
 
     /// A matrix of zeros that [#fill] writes, in any format but PACKED.

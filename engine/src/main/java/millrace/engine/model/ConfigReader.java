@@ -96,7 +96,14 @@ final class ConfigReader {
                 mla,
                 family.mixtureOfExperts() ? readMoe(layers) : null,
                 context,
-                readEos(vocab, generation));
+                readEos(vocab, generation),
+                QuantizationReader.read(top, text, wrapperPrefix()));
+    }
+
+    /// What names of a wrapper's tensors begin with and those of its text model alone do not.
+    private String wrapperPrefix() {
+        String all = architecture.tensorPrefix();
+        return architecture.wrapper() ? all.substring(0, all.length() - "model.".length()) : "";
     }
 
     private int readHeadDim(int hidden, int heads) {
@@ -121,17 +128,6 @@ final class ConfigReader {
     // ------------------------------------------------------------------------------------------------ refusals
 
     private void refuseUnsupported() {
-        ConfigSection quantised = text.section("quantization_config");
-        quantised = quantised == null ? top.section("quantization_config") : quantised;
-        if (quantised != null) {
-            String method = quantised.textOr("quant_method", "without a quant_method");
-            throw top.error(
-                    "CONFIG_QUANTIZATION",
-                    "quantization_config",
-                    "none: weights of type BF16, F16 or F32",
-                    Text.quote(method),
-                    "use an unquantised checkpoint of this model");
-        }
         requireText("hidden_act", "silu");
         requireText("scoring_func", "sigmoid");
         requireText("moe_router_activation_func", "sigmoid");

@@ -1,6 +1,7 @@
 package millrace.engine.model;
 
 import java.util.List;
+import millrace.engine.checkpoint.Quantization;
 import millrace.engine.weights.ModelFiles;
 import org.jspecify.annotations.Nullable;
 
@@ -19,6 +20,7 @@ import org.jspecify.annotations.Nullable;
 /// @param moe present if some layers are mixtures of experts
 /// @param maxPositionEmbeddings the model's context, tokens
 /// @param eosTokenIds stop tokens of config.json and generation_config.json, without duplicates, maybe none
+/// @param quantization how the linear layers are stored
 public record ModelConfig(
         ModelFamily family,
         String modelType,
@@ -40,7 +42,8 @@ public record ModelConfig(
         @Nullable MlaConfig mla,
         @Nullable MoeConfig moe,
         int maxPositionEmbeddings,
-        List<Integer> eosTokenIds) {
+        List<Integer> eosTokenIds,
+        Quantization quantization) {
 
     public ModelConfig {
         if (family.latentAttention() != (mla != null)) {

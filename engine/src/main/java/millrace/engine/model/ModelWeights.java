@@ -5,11 +5,15 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.TreeMap;
+import millrace.engine.checkpoint.LinearTensor;
+import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.format.BFloat16;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
@@ -19,8 +23,8 @@ import org.jspecify.annotations.Nullable;
 
 /// All weights of a model, repacked for the kernels, in memory outside the heap.
 ///
-/// Matrices keep the precision of the file: BF16 stays BF16, F16 and F32 become F32. The files may be closed
-/// afterwards.
+/// Matrices keep the numbers of the file, unless a conversion is asked for, see [WeightTargets]. The files may be
+/// closed afterwards.
 public final class ModelWeights implements AutoCloseable {
     private final Arena arena;
     private final Matrix embedding;
@@ -48,9 +52,14 @@ public final class ModelWeights implements AutoCloseable {
     ///
     /// @throws millrace.engine.BackendException `MEMORY_EXHAUSTED`
     public static ModelWeights load(ModelConfig config, ModelFiles files, Kernels kernels) {
+        return load(config, files, kernels, WeightTargets.STORED);
+    }
+
+    /// The same, converting what the targets say.
+    public static ModelWeights load(ModelConfig config, ModelFiles files, Kernels kernels, WeightTargets targets) {
         Arena arena = Arena.ofShared();
         try {
-            return new Loader(config, files, kernels, arena).load();
+            return new Loader(config, files, kernels, targets, arena).load();
         } catch (RuntimeException | Error e) {
             arena.close();
             throw e;
@@ -95,17 +104,26 @@ public final class ModelWeights implements AutoCloseable {
         private final ModelConfig config;
         private final ModelFiles files;
         private final Kernels kernels;
+        private final WeightTargets targets;
+        private final Map<String, LinearTensor> linears = new HashMap<>();
         private final Arena arena;
         private final Map<String, Long> bytesByFormat = new TreeMap<>();
 
-        Loader(ModelConfig config, ModelFiles files, Kernels kernels, Arena arena) {
+        Loader(ModelConfig config, ModelFiles files, Kernels kernels, WeightTargets targets, Arena arena) {
             this.config = config;
+            this.targets = targets;
             this.files = files;
             this.kernels = kernels;
             this.arena = arena;
         }
 
         ModelWeights load() {
+            LinearTensors tensors = new LinearTensors(files, config.quantization());
+            for (TensorExpectation expected : TensorExpectation.of(config)) {
+                if (expected.matrix()) {
+                    linears.put(expected.name(), expected.open(tensors));
+                }
+            }
             String p = config.tensorPrefix();
             Matrix embedding = matrix(p + "embed_tokens.weight");
             Matrix lmHead = config.tieWordEmbeddings() ? embedding : matrix(config.lmHeadName());
@@ -143,18 +161,22 @@ public final class ModelWeights implements AutoCloseable {
 
         private LayerWeights.Latent latent(MlaConfig mla, String p) {
             boolean direct = mla.qLoraRank() == 0;
-            // Per head: rows that make un-rotated keys, then rows that make values.
-            StoredTensor up = files.tensor(p + "kv_b_proj.weight");
             int rank = mla.kvLoraRank();
             int nope = mla.qkNopeHeadDim();
             int v = mla.vHeadDim();
             List<Matrix> keyUp = new ArrayList<>();
             List<Matrix> valueUp = new ArrayList<>();
-            for (int head = 0; head < config.numAttentionHeads(); head++) {
-                long first = (long) head * (nope + v) * rank;
-                keyUp.add(pack(new Matrix.Source(up.dtype(), up.data(), rank, nope, first, 1, rank)));
-                long values = first + (long) nope * rank;
-                valueUp.add(pack(new Matrix.Source(up.dtype(), up.data(), v, rank, values, rank, 1)));
+            LinearTensor stored = linear(p + "kv_b_proj.weight");
+            WeightFormat target = targets.of(stored);
+            try (Arena scratch = Arena.ofShared()) {
+                // Per head: rows that make un-rotated keys, then rows that make values.
+                Matrix.Source up = stored.dense(kernels, scratch);
+                for (int head = 0; head < config.numAttentionHeads(); head++) {
+                    long first = up.first() + (long) head * (nope + v) * rank;
+                    keyUp.add(pack(new Matrix.Source(up.dtype(), up.data(), rank, nope, first, 1, rank), target));
+                    long values = first + (long) nope * rank;
+                    valueUp.add(pack(new Matrix.Source(up.dtype(), up.data(), v, rank, values, rank, 1), target));
+                }
             }
             return new LayerWeights.Latent(
                     direct ? null : matrix(p + "q_a_proj.weight"),
@@ -190,27 +212,29 @@ public final class ModelWeights implements AutoCloseable {
 
         /// Gate and up in one tensor, the gate's rows first.
         private LayerWeights.Mlp fusedMlp(String p) {
-            StoredTensor both = files.tensor(p + "gate_up_proj.weight");
+            LinearTensor both = linear(p + "gate_up_proj.weight");
             int inner = config.intermediateSize();
-            int hidden = config.hiddenSize();
             return new LayerWeights.Mlp(
-                    pack(new Matrix.Source(both.dtype(), both.data(), inner, hidden, 0, hidden, 1)),
-                    pack(new Matrix.Source(
-                            both.dtype(), both.data(), inner, hidden, (long) inner * hidden, hidden, 1)),
+                    counted(both.matrix(0, inner, targets.of(both), kernels, arena)),
+                    counted(both.matrix(inner, inner, targets.of(both), kernels, arena)),
                     matrix(p + "down_proj.weight"));
         }
 
-        private Matrix matrix(String name) {
-            StoredTensor tensor = files.tensor(name);
-            long[] shape = tensor.shape();
-            return pack(Matrix.Source.rowMajor(
-                    tensor.dtype(), tensor.data(), Math.toIntExact(shape[0]), Math.toIntExact(shape[1])));
+        private LinearTensor linear(String name) {
+            return Objects.requireNonNull(linears.get(name), name);
         }
 
-        private Matrix pack(Matrix.Source source) {
-            Matrix matrix = kernels.pack(source, arena);
-            String format = matrix.format().name().toLowerCase(Locale.ROOT);
-            bytesByFormat.merge(format, matrix.data().byteSize(), Long::sum);
+        private Matrix matrix(String name) {
+            LinearTensor linear = linear(name);
+            return counted(linear.matrix(targets.of(linear), kernels, arena));
+        }
+
+        private Matrix pack(Matrix.Source source, @Nullable WeightFormat target) {
+            return counted(kernels.pack(source, target == null ? source.format() : target, arena));
+        }
+
+        private Matrix counted(Matrix matrix) {
+            bytesByFormat.merge(matrix.format().id(), matrix.data().byteSize(), Long::sum);
             return matrix;
         }
 

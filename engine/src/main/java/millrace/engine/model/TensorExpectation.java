@@ -11,6 +11,8 @@ import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import millrace.engine.InvalidModelException;
+import millrace.engine.checkpoint.LinearTensor;
+import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.kernel.DType;
 import millrace.engine.weights.ModelFiles;
 import millrace.engine.weights.StoredTensor;
@@ -131,17 +133,13 @@ public record TensorExpectation(String name, List<Long> shape) {
     /// computed with, or unexplained. The last catches a checkpoint of another family that fits by chance.
     ///
     /// @return number of parameters
-    /// @throws InvalidModelException `MODEL_TENSOR_*`
+    /// @throws InvalidModelException `MODEL_TENSOR_*`, `MODEL_QUANT_*`, `MODEL_PACKED`
     public static long check(ModelConfig config, ModelFiles files) {
         // One by one: a config may ask for more tensors than there is memory for, but the first missing one ends it.
         Set<String> names = new HashSet<>();
         var parameters = new LongAdder();
-        addAll(
-                one -> {
-                    names.add(one.name());
-                    parameters.add(one.checkThis(config, files));
-                },
-                config);
+        var linears = new LinearTensors(files, config.quantization());
+        addAll(one -> parameters.add(one.checkThis(config, files, linears, names)), config);
         Pattern layerOf = Pattern.compile(Pattern.quote(config.tensorPrefix() + "layers.") + "(\\d{1,9})\\..+");
         for (String name : files.tensorNames()) {
             if (!names.contains(name) && !skipped(name, config, layerOf)) {
@@ -154,12 +152,34 @@ public record TensorExpectation(String name, List<Long> shape) {
         return parameters.sum();
     }
 
-    private long checkThis(ModelConfig config, ModelFiles files) {
+    /// Whether it is a matrix of a linear layer, of the embedding or of a router.
+    boolean matrix() {
+        return shape.size() == 2;
+    }
+
+    /// Whether a quantiser may have taken it: embeddings and routers are not linear layers to their libraries.
+    private boolean linear() {
+        return matrix() && !name.endsWith("embed_tokens.weight") && !name.endsWith(".mlp.gate.weight");
+    }
+
+    /// The matrix's tensors, checked.
+    LinearTensor open(LinearTensors tensors) {
+        return tensors.open(name, linear(), Math.toIntExact(shape.get(0)), Math.toIntExact(shape.get(1)));
+    }
+
+    private long checkThis(ModelConfig config, ModelFiles files, LinearTensors linears, Set<String> names) {
+        if (matrix()) {
+            List<String> parts = linears.names(name);
+            if (parts.isEmpty()) {
+                throw missing(config);
+            }
+            names.addAll(parts);
+            open(linears);
+            return shape.get(0) * shape.get(1);
+        }
+        names.add(name);
         if (!files.has(name)) {
-            throw new InvalidModelException(
-                    "MODEL_TENSOR_MISSING",
-                    "weights: expected tensor " + name + " of " + config.architecture()
-                            + ", got weights without it; complete the checkpoint");
+            throw missing(config);
         }
         StoredTensor tensor = files.tensor(name);
         List<Long> got = Arrays.stream(tensor.shape()).boxed().toList();
@@ -176,6 +196,13 @@ public record TensorExpectation(String name, List<Long> shape) {
                             + "; use an unquantised checkpoint of this model");
         }
         return tensor.elements();
+    }
+
+    private InvalidModelException missing(ModelConfig config) {
+        return new InvalidModelException(
+                "MODEL_TENSOR_MISSING",
+                "weights: expected tensor " + name + " of " + config.architecture()
+                        + ", got weights without it; complete the checkpoint");
     }
 
     /// Whether a tensor may stand in the checkpoint without being computed with.

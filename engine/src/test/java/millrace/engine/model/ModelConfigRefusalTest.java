@@ -66,14 +66,15 @@ final class ModelConfigRefusalTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"fp8", "compressed-tensors", "gptq"})
-    void quantisedWeightsShouldBeRefusedByTheirFormat(String method) {
+    @CsvSource({"gptq", "awq", "bitsandbytes", "modelopt", "mxfp4"})
+    void unknownQuantisationShouldBeRefusedByItsName(String method) {
         refused(
                 "kimi_k2",
                 c -> c.putObject("quantization_config").put("quant_method", method),
                 "CONFIG_QUANTIZATION",
-                "config.json: quantization_config: expected none: weights of type BF16, F16 or F32, got \"" + method
-                        + "\"; use an unquantised checkpoint of this model");
+                "config.json.quantization_config: quant_method: expected compressed-tensors pack-quantized INT4"
+                        + " (symmetric, groups of 32), FP8 e4m3 (blocks, channels or tensors), or millrace, got \"" + method
+                        + "\"; use a checkpoint quantised so, or an unquantised one");
     }
 
     @ParameterizedTest

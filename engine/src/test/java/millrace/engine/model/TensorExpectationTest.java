@@ -187,7 +187,7 @@ final class TensorExpectationTest {
                 config(TinyModel.of("qwen2").with("tie_word_embeddings", false)),
                 "MODEL_TENSOR_DTYPE",
                 "weights: lm_head.weight: expected BF16, F16 or F32, got F8_E4M3;"
-                        + " use an unquantised checkpoint of this model");
+                        + " use a checkpoint whose config.json tells how its weights are quantised");
     }
 
     @Test

@@ -1,6 +1,7 @@
 package millrace.engine.kernel.cpu;
 
 import java.lang.foreign.Arena;
+import java.util.function.IntConsumer;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
@@ -36,7 +37,12 @@ public final class CpuKernels implements Kernels {
 
     @Override
     public Matrix pack(Matrix.Source source, WeightFormat target, Arena arena) {
-        return Matrix.pack(arena, source, target, (n, task) -> team.run((panel, thread) -> task.accept(panel), n));
+        return Matrix.pack(arena, source, target, this::forEach);
+    }
+
+    @Override
+    public void forEach(int count, IntConsumer task) {
+        team.run((i, thread) -> task.accept(i), count);
     }
 
     @Override

@@ -1,0 +1,287 @@
+package millrace.engine.checkpoint;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
+import java.util.zip.CRC32C;
+import millrace.engine.InvalidModelException;
+import millrace.engine.format.Bf16Panel;
+import millrace.engine.format.PackedPanel;
+import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.Kernels;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.Memory;
+import millrace.engine.weights.StoredTensor;
+
+/// A matrix in a file: the bytes of one U8 tensor, little-endian.
+///
+/// ```
+///   0   4  "MRW1"
+///   4   1  format: 1 f32, 2 bf16, 3 packed, 4 int8, 5 int4, 6 fp8
+///   5   3  zero
+///   8   4  rows
+///  12   4  cols
+///  16   4  exponent tables: in packed 1 or one for each panel; else 0
+///  20   4  chunks n: ⌈payload / 65,536⌉
+///  24   8  payload, bytes
+///  32  4 n CRC32C of each chunk of 65,536 payload bytes, the last may be shorter
+///       4  CRC32C of everything above
+///          payload
+/// ```
+///
+/// The payload is the panels as they stay in memory, one after another; in packed it is, without any padding:
+/// the tables, 16 exponents each; for each panel a word, its number of escapes, or `0x80000000` for a BF16 panel; for
+/// each packed panel its flags, `⌈blocks / 8⌉` bytes, bit `b mod 8` of byte `b / 8` for block `b`; then for each panel
+/// its blocks and its escapes, or its BF16 panel.
+///
+/// @param tables see above
+/// @param header bytes before the payload
+record Blob(WeightFormat format, int rows, int cols, int tables, long payload, long header) {
+    private static final ValueLayout.OfInt WORD =
+            ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+    private static final ValueLayout.OfLong LONG =
+            ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+    private static final int MAGIC = 'M' | 'R' << 8 | 'W' << 16 | '1' << 24;
+    private static final int FIXED = 32;
+    private static final int CHUNK = 1 << 16;
+    private static final int RAW = 1 << 31;
+    private static final int ENTRIES = 16;
+    private static final WeightFormat[] CODES = WeightFormat.values();
+
+    static InvalidModelException refused(String name, String what) {
+        return new InvalidModelException(
+                "MODEL_PACKED", "weights: " + name + ": " + what + "; pack the checkpoint again");
+    }
+
+    // --------------------------------------------------------------------------------------------------- reading
+
+    /// Reads and checks the header.
+    ///
+    /// @throws InvalidModelException `MODEL_PACKED`
+    static Blob of(StoredTensor tensor) {
+        String name = tensor.name();
+        MemorySegment data = tensor.data();
+        if (data.byteSize() < FIXED + 4 || data.get(WORD, 0) != MAGIC) {
+            throw refused(name, "expected a packed tensor that begins with MRW1, got " + data.byteSize() + " other bytes");
+        }
+        long chunks = data.get(WORD, 20) & 0xFFFF_FFFFL;
+        long header = FIXED + 4 * chunks + 4;
+        if (header > data.byteSize()) {
+            throw refused(name, "header: expected at least " + header + " bytes, got " + data.byteSize());
+        }
+        int sum = crc(data, 0, header - 4);
+        if (sum != data.get(WORD, header - 4)) {
+            throw refused(name, "header: expected the checksum %08x, got %08x"
+                    .formatted(data.get(WORD, header - 4), sum));
+        }
+        int code = data.get(ValueLayout.JAVA_BYTE, 4);
+        int zeros = data.get(WORD, 4) >>> 8;
+        int rows = data.get(WORD, 8);
+        int cols = data.get(WORD, 12);
+        long payload = data.get(LONG, 24);
+        if (code < 1 || code > CODES.length || zeros != 0) {
+            throw refused(name, "format: expected 1 to " + CODES.length + " and zeros, got " + code + " and " + zeros);
+        }
+        if (rows < 1 || cols < 1 || payload < 0 || chunks != (payload + CHUNK - 1) / CHUNK) {
+            throw refused(name, "header: expected rows, columns and chunks that agree, got %d, %d and %d for %d bytes"
+                    .formatted(rows, cols, chunks, payload));
+        }
+        if (header + payload != data.byteSize()) {
+            throw refused(name, "expected " + (header + payload) + " bytes by its header, got " + data.byteSize());
+        }
+        Blob blob = new Blob(CODES[code - 1], rows, cols, data.get(WORD, 16), payload, header);
+        blob.checkSizes(name);
+        return blob;
+    }
+
+    private void checkSizes(String name) {
+        int panels = WeightFormat.panels(rows);
+        if (format != WeightFormat.PACKED) {
+            long bytes = Math.multiplyExact(panels, format.panelBytes(cols));
+            if (tables != 0 || payload != bytes) {
+                throw refused(name, "expected no tables and %d bytes for %d × %d in %s, got %d and %d"
+                        .formatted(bytes, rows, cols, format.id(), tables, payload));
+            }
+        } else if (tables != 1 && tables != panels || payload < 4L * panels + (long) ENTRIES * tables) {
+            throw refused(name, "expected 1 or %d tables and their panels, got %d in %d bytes"
+                    .formatted(panels, tables, payload));
+        }
+    }
+
+    /// Checks every chunk and unpacks, by the kernels' threads.
+    ///
+    /// @throws InvalidModelException `MODEL_PACKED`
+    Matrix read(StoredTensor tensor, Kernels kernels, Arena arena) {
+        MemorySegment body = tensor.data().asSlice(header);
+        int chunks = (int) ((payload + CHUNK - 1) / CHUNK);
+        kernels.forEach(chunks, chunk -> {
+            long from = (long) chunk * CHUNK;
+            int sum = crc(body, from, Math.min(CHUNK, payload - from));
+            int expected = tensor.data().get(WORD, FIXED + 4L * chunk);
+            if (sum != expected) {
+                throw refused(tensor.name(), "bytes %d to %d: expected the checksum %08x, got %08x"
+                        .formatted(from, Math.min(payload, from + CHUNK), expected, sum));
+            }
+        });
+        return format == WeightFormat.PACKED
+                ? unpack(tensor.name(), body, kernels, arena)
+                : copy(body, kernels, arena);
+    }
+
+    private Matrix copy(MemorySegment body, Kernels kernels, Arena arena) {
+        Matrix matrix = Matrix.allocate(arena, format, rows, cols);
+        kernels.forEach(matrix.panels(), panel -> {
+            long at = matrix.panelOffset(panel);
+            MemorySegment.copy(body, at, matrix.data(), at, matrix.panelBytes(panel));
+        });
+        return matrix;
+    }
+
+    private Matrix unpack(String name, MemorySegment body, Kernels kernels, Arena arena) {
+        int panels = WeightFormat.panels(rows);
+        long counts = (long) ENTRIES * tables;
+        boolean[] raw = new boolean[panels];
+        long[] offsets = new long[panels + 1];
+        long[] flagsAt = new long[panels];
+        long[] bytesAt = new long[panels];
+        long flags = counts + 4L * panels;
+        for (int p = 0; p < panels; p++) {
+            int count = body.get(WORD, counts + 4L * p);
+            raw[p] = count == RAW;
+            if (!raw[p] && (count < 0 || count > WeightFormat.PANEL_ROWS * (long) cols)) {
+                throw refused(name, "panel " + p + ": expected a number of escapes, got " + count);
+            }
+            flagsAt[p] = flags;
+            flags += raw[p] ? 0 : flagBytes();
+            offsets[p + 1] = offsets[p] + (raw[p] ? Bf16Panel.bytes(cols) : PackedPanel.bytes(cols, count));
+        }
+        long at = flags;
+        for (int p = 0; p < panels; p++) {
+            bytesAt[p] = at;
+            at += raw[p] ? Bf16Panel.bytes(cols) : blockBytes() + body.get(WORD, counts + 4L * p);
+        }
+        if (at != payload) {
+            throw refused(name, "expected " + at + " bytes of panels, got " + payload);
+        }
+        MemorySegment data = Memory.allocate(arena, offsets[panels], "the weights");
+        kernels.forEach(panels, p -> {
+            if (raw[p]) {
+                MemorySegment.copy(body, bytesAt[p], data, offsets[p], Bf16Panel.bytes(cols));
+                return;
+            }
+            long table = (long) ENTRIES * (tables == 1 ? 0 : p);
+            for (int i = 0; i < ENTRIES; i++) {
+                data.set(WORD, offsets[p] + 4 * i, (body.get(ValueLayout.JAVA_BYTE, table + i) & 0xFF) << 23);
+            }
+            MemorySegment.copy(body, flagsAt[p], data, offsets[p] + 64, flagBytes());
+            long tail = blockBytes() + body.get(WORD, counts + 4L * p);
+            MemorySegment.copy(body, bytesAt[p], data, offsets[p] + PackedPanel.blocksAt(cols), tail);
+            String problem = PackedPanel.problem(data, offsets[p], offsets[p + 1] - offsets[p], cols);
+            if (problem != null) {
+                throw refused(name, "panel " + p + ": " + problem);
+            }
+        });
+        return Matrix.of(WeightFormat.PACKED, rows, cols, data, offsets, raw);
+    }
+
+    private int flagBytes() {
+        return (PackedPanel.blocks(cols) + 7) / 8;
+    }
+
+    private long blockBytes() {
+        return (long) PackedPanel.blocks(cols) * PackedPanel.BLOCK_BYTES;
+    }
+
+    // --------------------------------------------------------------------------------------------------- writing
+
+    /// The bytes of a matrix, in memory of the arena.
+    static MemorySegment write(Matrix matrix, Arena arena) {
+        boolean packed = matrix.format() == WeightFormat.PACKED;
+        int panels = matrix.panels();
+        int tables = !packed ? 0 : oneTable(matrix) ? 1 : panels;
+        Blob sizes = new Blob(matrix.format(), matrix.rows(), matrix.cols(), tables, 0, 0);
+        long payload = packed ? sizes.packedBytes(matrix) : matrix.data().byteSize();
+        long chunks = (payload + CHUNK - 1) / CHUNK;
+        long header = FIXED + 4 * chunks + 4;
+        MemorySegment out = Memory.allocate(arena, header + payload, "a packed tensor");
+        MemorySegment body = out.asSlice(header);
+        if (packed) {
+            sizes.pack(matrix, body);
+        } else {
+            MemorySegment.copy(matrix.data(), 0, body, 0, payload);
+        }
+        out.set(WORD, 0, MAGIC);
+        out.set(WORD, 4, matrix.format().ordinal() + 1);
+        out.set(WORD, 8, matrix.rows());
+        out.set(WORD, 12, matrix.cols());
+        out.set(WORD, 16, tables);
+        out.set(WORD, 20, (int) chunks);
+        out.set(LONG, 24, payload);
+        for (long c = 0; c < chunks; c++) {
+            out.set(WORD, FIXED + 4 * c, crc(body, c * CHUNK, Math.min(CHUNK, payload - c * CHUNK)));
+        }
+        out.set(WORD, header - 4, crc(out, 0, header - 4));
+        return out;
+    }
+
+    /// Whether all packed panels have the same table.
+    private static boolean oneTable(Matrix matrix) {
+        MemorySegment first = null;
+        for (int p = 0; p < matrix.panels(); p++) {
+            if (!matrix.rawPanel(p)) {
+                MemorySegment table = matrix.data().asSlice(matrix.panelOffset(p), 4 * ENTRIES);
+                if (first != null && first.mismatch(table) >= 0) {
+                    return false;
+                }
+                first = table;
+            }
+        }
+        return true;
+    }
+
+    private static long escapes(Matrix matrix, int panel) {
+        return PackedPanel.escapes(matrix.data(), matrix.panelOffset(panel), matrix.cols());
+    }
+
+    private long packedBytes(Matrix matrix) {
+        long bytes = (long) ENTRIES * tables + 4L * matrix.panels();
+        for (int p = 0; p < matrix.panels(); p++) {
+            bytes += matrix.rawPanel(p) ? matrix.panelBytes(p) : flagBytes() + blockBytes() + escapes(matrix, p);
+        }
+        return bytes;
+    }
+
+    private void pack(Matrix matrix, MemorySegment body) {
+        MemorySegment data = matrix.data();
+        int panels = matrix.panels();
+        long counts = (long) ENTRIES * tables;
+        long at = counts + 4L * panels;
+        for (int p = 0; p < panels; p++) {
+            long from = matrix.panelOffset(p);
+            body.set(WORD, counts + 4L * p, matrix.rawPanel(p) ? RAW : (int) escapes(matrix, p));
+            if (matrix.rawPanel(p)) {
+                continue;
+            }
+            for (int i = 0; i < ENTRIES; i++) {
+                long table = (long) ENTRIES * (tables == 1 ? 0 : p);
+                body.set(ValueLayout.JAVA_BYTE, table + i, (byte) (data.get(WORD, from + 4 * i) >>> 23));
+            }
+            MemorySegment.copy(data, from + 64, body, at, flagBytes());
+            at += flagBytes();
+        }
+        for (int p = 0; p < panels; p++) {
+            long from = matrix.panelOffset(p);
+            boolean raw = matrix.rawPanel(p);
+            long bytes = raw ? matrix.panelBytes(p) : blockBytes() + escapes(matrix, p);
+            MemorySegment.copy(data, raw ? from : from + PackedPanel.blocksAt(cols), body, at, bytes);
+            at += bytes;
+        }
+    }
+
+    private static int crc(MemorySegment data, long from, long bytes) {
+        CRC32C crc = new CRC32C();
+        crc.update(data.asSlice(from, bytes).asByteBuffer());
+        return (int) crc.getValue();
+    }
+}

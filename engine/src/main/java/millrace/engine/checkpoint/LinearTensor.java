@@ -1,0 +1,44 @@
+package millrace.engine.checkpoint;
+
+import java.lang.foreign.Arena;
+import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.Kernels;
+import millrace.engine.kernel.Matrix;
+import org.jspecify.annotations.Nullable;
+
+/// The weights `[rows][cols]` of a linear layer, whatever tensors hold them.
+public sealed interface LinearTensor permits PlainTensor, Int4Tensor, Fp8Tensor, BlobTensor {
+    /// Name of the layer's weight in the checkpoint, for messages.
+    String name();
+
+    int rows();
+
+    int cols();
+
+    /// The format that keeps these numbers exactly and in the fewest bytes without packing.
+    WeightFormat format();
+
+    /// Whether the checkpoint has quantised it: then it stays as it is, since to round twice would lose more.
+    default boolean quantised() {
+        return format().grouped();
+    }
+
+    /// Bytes that the files hold for it.
+    long storedBytes();
+
+    /// The rows `[first, first + count)` as a matrix.
+    ///
+    /// @param target a format to convert to, for weights that are not quantised; null keeps [#format]
+    /// @throws millrace.engine.InvalidModelException `MODEL_TENSOR_VALUE` for numbers that no weight has,
+    ///         `MODEL_PACKED` for a packed tensor that is not sound
+    Matrix matrix(int first, int count, @Nullable WeightFormat target, Kernels kernels,
+            Arena arena);
+
+    /// All rows.
+    default Matrix matrix(@Nullable WeightFormat target, Kernels kernels, Arena arena) {
+        return matrix(0, rows(), target, kernels, arena);
+    }
+
+    /// All numbers, row-major, in BF16 if that holds them exactly, else in F32, in memory of the arena.
+    Matrix.Source dense(Kernels kernels, Arena arena);
+}

@@ -1,0 +1,59 @@
+package millrace.engine.model;
+
+import java.util.Map;
+import millrace.engine.checkpoint.LinearTensor;
+import millrace.engine.format.WeightFormat;
+import org.jspecify.annotations.Nullable;
+
+/// What weights are converted to, by their role; weights that are stored quantised stay as they are.
+///
+/// | asked for | linear layers, experts | embedding, output head | router | up-projection of latents |
+/// |-----------|------------------------|------------------------|--------|--------------------------|
+/// | `stored`  | as stored              | as stored              | stored | as stored                |
+/// | `bf16`    | BF16                   | BF16                   | BF16   | BF16                     |
+/// | `packed`  | packed                 | packed                 | packed | packed                   |
+/// | `int8`    | INT8                   | INT8                   | stored | packed                   |
+/// | `int4`    | INT4                   | INT8                   | stored | packed                   |
+///
+/// The router decides which experts a token meets, and the up-projection is cut by heads and turned: rounding either
+/// costs more than its bytes are worth. Embedding and head stay in 8 bits, since every token passes through both.
+///
+/// @param format of linear layers, or null to keep all
+public record WeightTargets(@Nullable WeightFormat format) {
+    public static final WeightTargets STORED = new WeightTargets(null);
+
+    private static final Map<String, WeightFormat> IDS = Map.of(
+            "bf16", WeightFormat.BF16,
+            "packed", WeightFormat.PACKED,
+            "int8", WeightFormat.INT8,
+            "int4", WeightFormat.INT4);
+
+    /// The targets of a configured id.
+    public static WeightTargets of(String id) {
+        if (id.equals("stored")) {
+            return STORED;
+        }
+        WeightFormat format = IDS.get(id);
+        if (format == null) {
+            throw new IllegalArgumentException("weight format: expected stored, bf16, packed, int8 or int4, got \"" + id + "\"");
+        }
+        return new WeightTargets(format);
+    }
+
+    /// What a tensor is to become, or null to keep it.
+    public @Nullable WeightFormat of(LinearTensor tensor) {
+        WeightFormat wanted = format;
+        if (wanted == null || tensor.quantised() || !wanted.grouped()) {
+            return tensor.quantised() ? null : wanted;
+        }
+        String name = tensor.name();
+        if (name.endsWith(".mlp.gate.weight")) {
+            return null;
+        }
+        if (name.endsWith(".kv_b_proj.weight")) {
+            return WeightFormat.PACKED;
+        }
+        boolean vocabulary = name.endsWith("embed_tokens.weight") || name.endsWith("lm_head.weight");
+        return vocabulary ? WeightFormat.INT8 : wanted;
+    }
+}
