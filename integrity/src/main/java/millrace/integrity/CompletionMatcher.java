@@ -58,12 +58,21 @@ public final class CompletionMatcher {
             String requestId, String modelDigest, String finish, int promptTokens, int completionTokens, long seed,
             String errorCode) {}
 
+    /// How KV cache and weights were stored. Records of version 1 do not say it of both.
+    private record Formats(String kv, String weights) {
+        @Override
+        public String toString() {
+            return "KV %s, weights %s".formatted(Shown.text(kv), Shown.text(weights));
+        }
+    }
+
     /// What a completion says, with its content reduced to commitments.
     private record Stated(
-            Facts facts, Digest leaf, Digest textCommit, @Nullable Digest idsCommit, Place place, int round) {}
+            Facts facts, Formats formats, Digest leaf, Digest textCommit, @Nullable Digest idsCommit, Place place, int round) {}
 
     private record Attested(
-            Facts facts, Digest leaf, Digest textCommit, Digest idsCommit, int outPartition, Place place, int round) {}
+            Facts facts, Formats formats, Digest leaf, Digest textCommit, Digest idsCommit, int outPartition, Place place,
+            int round) {}
 
     /// @param completionsTopic leaves that name another topic are answered there and are not expected here
     /// @param resolver see [WireReader]
@@ -130,7 +139,8 @@ public final class CompletionMatcher {
         Facts facts = new Facts(record.getRequestId(), modelDigest(record.getModelDigest()),
                 record.getFinishReason().toString(), record.getUsage().getPromptTokens(),
                 record.getUsage().getCompletionTokens(), record.getSeed(), error);
-        return new Stated(facts, Digest.of(record.getAudit().getLeaf()), Commitment.completion(salt, record.getText()),
+        return new Stated(facts, new Formats(record.getKvFormat(), record.getWeightFormat()),
+                Digest.of(record.getAudit().getLeaf()), Commitment.completion(salt, record.getText()),
                 record.getTokenIds() == null ? null : Commitment.tokenIds(salt, record.getTokenIds()), place,
                 round);
     }
@@ -173,7 +183,7 @@ public final class CompletionMatcher {
                 new Facts(record.getRequestId(), "sha256:" + Digest.of(record.getModelDigest()).hex(),
                         record.getFinish().toString(), record.getPromptTokens(), record.getCompletionTokens(),
                         record.getSeed(), record.getErrorCode()),
-                checked.hash(), Digest.of(record.getCompletionCommit()), Digest.of(record.getTokenIdsCommit()),
+                new Formats(record.getKvFormat(), record.getWeightFormat()), checked.hash(), Digest.of(record.getCompletionCommit()), Digest.of(record.getTokenIdsCommit()),
                 record.getOutPartition(), checked.place(), round);
         if (stated == null && isExpired(record, log)) {
             expired++;
@@ -197,6 +207,8 @@ public final class CompletionMatcher {
                 stated.leaf, stated.place);
         check(stated.facts.equals(leaf.facts), "RECON_DIFFERS", "completion: what " + leaf.place + " says of it",
                 shown(leaf.facts), shown(stated.facts), stated.place);
+        check(leaf.formats.weights.isEmpty() || leaf.formats.equals(stated.formats), "RECON_DIFFERS",
+                "completion: formats that " + leaf.place + " names", leaf.formats, stated.formats, stated.place);
         check(leaf.outPartition < 0 || leaf.outPartition == stated.place.partition(), "RECON_DIFFERS",
                 "completion: partition that " + leaf.place + " names", leaf.outPartition, stated.place.partition(),
                 stated.place);

@@ -3,7 +3,9 @@ package millrace.integrity;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.function.IntFunction;
 import millrace.schemas.RecordModel;
 import millrace.schemas.Schemas;
@@ -18,14 +20,15 @@ import org.jspecify.annotations.Nullable;
 /// Reads a record's value from the wire: byte 0, schema id (4 bytes big-endian), Avro body. Not for use by two threads
 /// at once.
 ///
-/// Without a resolver every value is taken to be written under this version's schema, whatever its id; with one, under
-/// the schema that the resolver gives for the id.
+/// With a resolver a value is read under the schema that it gives for the id. Without one the id says nothing: a value is
+/// read under the newest of this record's schemas of which it is exactly one record. Later versions add fields at the
+/// end, so no value is a record of two of them.
 public final class WireReader<T extends SpecificRecord> {
     static final int PREFIX = 5;
 
     private final Schemas kind;
     private final @Nullable IntFunction<Schema> resolver;
-    private final Map<Integer, Source> sources = new HashMap<>();
+    private final Map<Integer, List<Source>> sources = new HashMap<>();
     private @Nullable BinaryDecoder decoder;
 
     /// How to read what was written under one schema.
@@ -49,7 +52,18 @@ public final class WireReader<T extends SpecificRecord> {
                     value == null ? "no value" : value.length == 0 ? "0 bytes"
                             : "%d bytes that begin with %d".formatted(value.length, value[0]));
         }
-        Source source = source(ByteBuffer.wrap(value).getInt(1));
+        IntegrityException first = null;
+        for (Source source : sources(ByteBuffer.wrap(value).getInt(1))) {
+            try {
+                return read(value, source);
+            } catch (IntegrityException e) {
+                first = first == null ? e : first;
+            }
+        }
+        throw Objects.requireNonNull(first, "every record has a schema");
+    }
+
+    private Decoded<T> read(byte[] value, Source source) {
         try {
             decoder = DecoderFactory.get().binaryDecoder(value, PREFIX, value.length - PREFIX, decoder);
             SpecificRecord record = source.reader.read(null, decoder);
@@ -67,15 +81,22 @@ public final class WireReader<T extends SpecificRecord> {
         }
     }
 
-    private Source source(int id) {
-        return sources.computeIfAbsent(resolver == null ? 0 : id, key -> {
-            Schema writer = resolver == null ? kind.schema() : resolver.apply(key);
-            if (!writer.getFullName().equals(kind.fullName())) {
-                throw bad("a schema of that name under id " + key, writer.getFullName());
-            }
-            return new Source(new SpecificDatumReader<>(writer, kind.schema(), RecordModel.instance()),
-                    Digest.of(Schemas.fingerprint(writer)));
-        });
+    private List<Source> sources(int id) {
+        return sources.computeIfAbsent(resolver == null ? 0 : id, key ->
+                resolver == null ? kind.versions().stream().map(this::source).toList()
+                        : List.of(named(key, resolver.apply(key))));
+    }
+
+    private Source named(int id, Schema writer) {
+        if (!writer.getFullName().equals(kind.fullName())) {
+            throw bad("a schema of that name under id " + id, writer.getFullName());
+        }
+        return source(writer);
+    }
+
+    private Source source(Schema writer) {
+        return new Source(new SpecificDatumReader<>(writer, kind.schema(), RecordModel.instance()),
+                Digest.of(Schemas.fingerprint(writer)));
     }
 
     private IntegrityException bad(String expected, String got) {

@@ -14,6 +14,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.Schemas;
+import org.apache.avro.Schema;
 import org.junit.jupiter.api.Test;
 
 /// The vectors of docs/audit-format.md are what the code does.
@@ -70,22 +71,40 @@ class AuditFormatTest {
         assertThat(Commitment.stopList(SALT, stop).hex()).isEqualTo(one("commitment", "stop_commit"));
     }
 
-    @Test
-    void leaf() {
-        Digest fingerprint = Digest.ofHex(one("leaf", "fingerprint"));
-        byte[] body = bytes("leaf", "body");
-        assertThat(Leaf.hash(fingerprint, body).hex()).isEqualTo(one("leaf", "hash"));
+    private static AttestationRecord leaf(String block) {
+        Digest fingerprint = Digest.ofHex(one(block, "fingerprint"));
+        byte[] body = bytes(block, "body");
+        assertThat(Leaf.hash(fingerprint, body).hex()).isEqualTo(one(block, "hash"));
         byte[] wire = new byte[5 + body.length];
         System.arraycopy(body, 0, wire, 5, body.length);
-        AttestationRecord record = new WireReader<AttestationRecord>(Schemas.ATTESTATION, null).read(wire).record();
-        assertThat(record.getRequestId()).isEqualTo("r-0");
-        assertThat(Leaf.of(record).body()).isEqualTo(body);
-        assertThat(leaves().getFirst().hex()).isEqualTo(one("leaf", "hash"));
+        var decoded = new WireReader<AttestationRecord>(Schemas.ATTESTATION, null).read(wire);
+        assertThat(decoded.fingerprint()).isEqualTo(fingerprint);
+        assertThat(decoded.record().getRequestId()).isEqualTo("r-0");
+        return decoded.record();
     }
 
     @Test
-    void fingerprintOfTheCurrentSchema() {
-        assertThat(PAGE).contains("| `" + Schemas.ATTESTATION.fingerprintHex() + "` |");
+    void leafOfTheFirstVersion() {
+        AttestationRecord record = leaf("leaf-v1");
+        assertThat(record.getSchemaVersion()).isEqualTo(1);
+        assertThat(record.getWeightFormat()).isEmpty();
+        assertThat(leaves().getFirst().hex()).isEqualTo(one("leaf-v1", "hash"));
+    }
+
+    @Test
+    void leafOfTheCurrentVersion() {
+        AttestationRecord record = leaf("leaf");
+        assertThat(record.getSchemaVersion()).isEqualTo(2);
+        assertThat(record.getWeightFormat()).isEqualTo("bf16+f32");
+        assertThat(one("leaf", "fingerprint")).isEqualTo(Schemas.ATTESTATION.fingerprintHex());
+        assertThat(Leaf.of(record).body()).isEqualTo(bytes("leaf", "body"));
+    }
+
+    @Test
+    void fingerprintsOfAllVersions() {
+        for (Schema version : Schemas.ATTESTATION.versions()) {
+            assertThat(PAGE).contains("| `" + HexFormat.of().formatHex(Schemas.fingerprint(version)) + "` |");
+        }
     }
 
     @Test

@@ -183,6 +183,28 @@ class CompletionMatcherTest {
     }
 
     @Test
+    void findsOtherFormatsThanTheLeafNames() {
+        log.add(1);
+        change(0, completion -> completion.setWeightFormat("int4"));
+        completions();
+        leaves();
+        assertRefuted("RECON_DIFFERS", "completion: formats that millrace.audit-0@0 names", "KV bf16, weights bf16+f32",
+                "KV bf16, weights int4", place(0));
+        differs(completion -> completion.setKvFormat("int8"));
+        differs(completion -> completion.setWeightFormat(""));
+    }
+
+    /// Records of version 1 do not say how the weights were stored, and their completions nothing of the KV cache.
+    @Test
+    void matchesRecordsOfTheFirstVersion() {
+        log.addOld().addOld().add();
+        completions();
+        leaves();
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.matched()).isEqualTo(3);
+    }
+
+    @Test
     void findsACompletionInAnotherPartition() {
         log.add(record -> record.setOutPartition(3));
         leaves();

@@ -2,15 +2,19 @@ package millrace.integrity;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.function.IntFunction;
 import millrace.integrity.Verdict.Place;
 import millrace.integrity.Verdict.Refuted;
 import millrace.integrity.Verdict.Undecided;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.CheckpointRecord;
+import millrace.schemas.Schemas;
+import org.apache.avro.Schema;
 import org.junit.jupiter.api.Test;
 
 class LogVerifierTest {
@@ -25,6 +29,33 @@ class LogVerifierTest {
         assertThat(verifier.checkpoints()).isEqualTo(2);
         assertThat(verifier.logs()).containsExactly(
                 new LogVerifier.LogStatus(log.state.origin(), 15, log.state.frontier().root(), 13));
+    }
+
+    /// A log goes on when the writer is upgraded, and its old leaves are hashed under the schema that they had.
+    @Test
+    void verifiesALogThatBeganWithAnOlderVersionOfTheRecord() {
+        log.addOld().addOld().checkpoint().add(3).addOld().checkpoint();
+        assertThat(log.verdict()).isEqualTo(Verdict.VERIFIED);
+        byte[] longer = Arrays.copyOf(log.leaves.getFirst(), log.leaves.getFirst().length + 1);
+        log.leaves.set(0, longer);
+        assertThat(log.verdict()).isInstanceOf(Refuted.class);
+    }
+
+    @Test
+    void readsOldRecordsWithAndWithoutARegistry() {
+        log.addOld().add();
+        IntFunction<Schema> registry = id -> Schemas.ATTESTATION.versions().getLast();
+        for (var reader : List.of(new WireReader<AttestationRecord>(Schemas.ATTESTATION, registry),
+                new WireReader<AttestationRecord>(Schemas.ATTESTATION, null))) {
+            var old = reader.read(log.leaves.getFirst());
+            assertThat(old.record().getWeightFormat()).isEmpty();
+            assertThat(old.record().getSchemaVersion()).isEqualTo(1);
+            assertThat(old.fingerprint().hex())
+                    .isEqualTo("f0a452c49e4590f4018c88465b06978e1bd0b4e153b270ec14b30ccf58369f45");
+        }
+        var current = new WireReader<AttestationRecord>(Schemas.ATTESTATION, null).read(log.leaves.getLast());
+        assertThat(current.record().getWeightFormat()).isEqualTo("bf16+f32");
+        assertThat(current.fingerprint().hex()).isEqualTo(Schemas.ATTESTATION.fingerprintHex());
     }
 
     @Test
@@ -190,13 +221,26 @@ class LogVerifierTest {
         String prefix = "millrace.schemas.AttestationRecord: expected a byte 0 and a schema id before the record, got ";
         undecodable(new byte[] {1, 0, 0, 0, 1, 9}, prefix + "6 bytes that begin with 1");
         undecodable(new byte[0], prefix + "0 bytes");
-        undecodable(java.util.Arrays.copyOf(whole, whole.length + 1),
+        undecodable(Arrays.copyOf(whole, whole.length + 1),
                 "millrace.schemas.AttestationRecord: expected no bytes after the record, got some");
+        int first = whole.length - "bf16+f32".length() - 1; // cut there it is a record of version 1
         for (int length = 5; length < whole.length; length++) {
+            if (length == first) {
+                continue;
+            }
             LogVerifier verifier = new LogVerifier(TestLog.TOPIC, List.of(), null);
-            verifier.leaf(0, 0, java.util.Arrays.copyOf(whole, length));
+            verifier.leaf(0, 0, Arrays.copyOf(whole, length));
             assertThat(verifier.violation()).isNotNull().extracting(Refuted::code).isEqualTo("LOG_UNDECODABLE");
         }
+    }
+
+    /// It decodes as a record of version 1, whose hash is another.
+    @Test
+    void refusesALeafWhoseNewFieldsWereCutOff() {
+        log.add(3);
+        byte[] whole = log.leaves.get(1);
+        log.leaves.set(1, Arrays.copyOf(whole, whole.length - "bf16+f32".length() - 1));
+        assertThat(log.verifier().violation()).isNotNull().extracting(Refuted::code).isEqualTo("LOG_PREV_LEAF");
     }
 
     private void undecodable(byte[] value, String got) {

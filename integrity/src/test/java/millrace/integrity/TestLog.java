@@ -20,8 +20,10 @@ import millrace.schemas.Completion;
 import millrace.schemas.FinishReason;
 import millrace.schemas.PreviousLog;
 import millrace.schemas.RecordModel;
+import millrace.schemas.Schemas;
 import millrace.schemas.Timings;
 import millrace.schemas.Usage;
+import org.apache.avro.Schema;
 import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.EncoderFactory;
 import org.apache.avro.specific.SpecificDatumWriter;
@@ -87,7 +89,7 @@ public final class TestLog {
                 .setTopPBits(Float.floatToRawIntBits(1f)).setTopK(0).setMinPBits(0)
                 .setRepetitionPenaltyBits(Float.floatToRawIntBits(1f)).setMaxTokens(64)
                 .setStopCommit(Commitment.stopList(SALT, List.of("\n")).toHash()).setChecks(0b100010)
-                .setMaxBatch(4).setRecomputedSteps(0).setVerdict(AuditVerdict.OK).build();
+                .setMaxBatch(4).setRecomputedSteps(0).setVerdict(AuditVerdict.OK).setWeightFormat("bf16+f32").build();
     }
 
     public TestLog add() {
@@ -104,10 +106,27 @@ public final class TestLog {
     }
 
     private TestLog add(Leaf leaf) {
-        leaves.add(leaf.wire(11));
-        hashes.add(leaf.hash());
-        state = state.append(leaf.hash());
+        return add(leaf.wire(11), leaf.hash());
+    }
+
+    private TestLog add(byte[] wire, Digest hash) {
+        leaves.add(wire);
+        hashes.add(hash);
+        state = state.append(hash);
         return this;
+    }
+
+    /// Adds a leaf and its completion as version 1 of the schemas wrote them: without formats.
+    public TestLog addOld() {
+        AttestationRecord record = next();
+        record.setSchemaVersion(1);
+        Schema old = Schemas.ATTESTATION.versions().getLast();
+        byte[] wire = wire(record, old);
+        Digest hash = Leaf.hash(Digest.of(Schemas.fingerprint(old)), Arrays.copyOfRange(wire, WireReader.PREFIX, wire.length));
+        Completion completion = completion(record, Leaf.of(record));
+        completion.getAudit().setLeaf(hash.toHash());
+        completions.add(wire(completion, Schemas.COMPLETION.versions().getLast()));
+        return add(wire, hash);
     }
 
     public TestLog add(int count) {
@@ -125,7 +144,8 @@ public final class TestLog {
                 .setUsage(new Usage(9, 3, 0)).setTimings(new Timings(1L, 2L, 3L)).setSeed(record.getSeed())
                 .setAudit(new AuditPosition(record.getLogOrigin(),
                         record.getInPartition(), seq, leaf.hash().toHash()))
-                .setSalt(ByteBuffer.wrap(SALT)).build();
+                .setSalt(ByteBuffer.wrap(SALT)).setKvFormat(record.getKvFormat())
+                .setWeightFormat(record.getWeightFormat()).build();
     }
 
     /// Signs the tree as it is now.
@@ -158,11 +178,16 @@ public final class TestLog {
     }
 
     public static byte[] wire(SpecificRecord record) {
+        return wire(record, record.getSchema());
+    }
+
+    /// @param schema the record's, or one that has the first of its fields
+    private static byte[] wire(SpecificRecord record, Schema schema) {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         out.writeBytes(new byte[] {0, 0, 0, 0, 12});
         try {
             BinaryEncoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
-            new SpecificDatumWriter<SpecificRecord>(record.getSchema(), RecordModel.instance()).write(record, encoder);
+            new SpecificDatumWriter<SpecificRecord>(schema, RecordModel.instance()).write(record, encoder);
             encoder.flush();
         } catch (IOException e) {
             throw new UncheckedIOException(e);

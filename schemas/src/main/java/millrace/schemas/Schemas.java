@@ -1,8 +1,12 @@
 package millrace.schemas;
 
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
@@ -16,6 +20,11 @@ public enum Schemas {
     COMPLETION(Completion.getClassSchema()),
     ATTESTATION(AttestationRecord.getClassSchema()),
     CHECKPOINT(CheckpointRecord.getClassSchema());
+
+    /// Directories of released schemas, newest first.
+    private static final List<String> RELEASES = List.of("v2", "v1");
+    /// Files that others name, in the order in which they can be parsed.
+    private static final List<String> SHARED = List.of("Hash", "FinishReason", "Sampling");
 
     private final Schema schema;
     private final byte[] fingerprint;
@@ -51,6 +60,39 @@ public enum Schemas {
                     .digest(SchemaNormalization.toParsingForm(schema).getBytes(StandardCharsets.UTF_8));
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException("SHA-256 is part of every Java platform", e);
+        }
+    }
+
+    /// The current schema and every other that this record was released with, newest first: what is on a topic was
+    /// written under one of them.
+    public List<Schema> versions() {
+        List<Schema> versions = new ArrayList<>(List.of(schema));
+        for (String release : RELEASES) {
+            Schema released = released(release);
+            if (versions.stream().noneMatch(known -> Arrays.equals(fingerprint(known), fingerprint(released)))) {
+                versions.add(released);
+            }
+        }
+        return List.copyOf(versions);
+    }
+
+    private Schema released(String release) {
+        Schema.Parser parser = new Schema.Parser();
+        for (String name : SHARED) {
+            parse(parser, release, name);
+        }
+        return parse(parser, release, schema.getName());
+    }
+
+    private static Schema parse(Schema.Parser parser, String release, String name) {
+        String file = "frozen/" + release + "/" + name + ".avsc";
+        try (InputStream in = Schemas.class.getResourceAsStream(file)) {
+            if (in == null) {
+                throw new IllegalStateException(file + " is missing from the jar; build again");
+            }
+            return parser.parse(in);
+        } catch (IOException e) {
+            throw new UncheckedIOException(file, e);
         }
     }
 

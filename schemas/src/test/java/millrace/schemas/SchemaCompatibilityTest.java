@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -90,6 +91,21 @@ class SchemaCompatibilityTest {
             assertThat(Schemas.byFullName(entry.fullName())).contains(entry);
         }
         assertThat(Schemas.byFullName("millrace.schemas.Nothing")).isEmpty();
+    }
+
+    /// Who reads without a registry tries these, so none may be missing.
+    @Test
+    void theCatalogueHoldsEveryRelease() throws IOException {
+        for (Path release : releases()) {
+            read(release).forEach((name, frozen) -> Schemas.byFullName(name).ifPresent(entry ->
+                    assertThat(entry.versions()).extracting(version -> HexFormat.of().formatHex(Schemas.fingerprint(version)))
+                            .as("%s of %s", name, release)
+                            .startsWith(entry.fingerprintHex())
+                            .contains(HexFormat.of().formatHex(Schemas.fingerprint(frozen)))
+                            .doesNotHaveDuplicates()));
+        }
+        assertThat(Schemas.ATTESTATION.versions()).hasSize(2);
+        assertThat(Schemas.PROMPT.versions()).as("unchanged since the first").containsExactly(Schemas.PROMPT.schema());
     }
 
     @Test

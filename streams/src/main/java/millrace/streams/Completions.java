@@ -46,6 +46,8 @@ final class Completions {
                 .setAudit(position(log, leaf))
                 .setSalt(ByteBuffer.wrap(salt))
                 .setMetadata(prompt.getMetadata())
+                .setKvFormat(card.kvFormat())
+                .setWeightFormat(card.weightFormat())
                 .build();
     }
 
@@ -70,6 +72,8 @@ final class Completions {
                 .setAudit(position(log, leaf))
                 .setSalt(ByteBuffer.wrap(salt))
                 .setMetadata(metadataFits ? prompt.getMetadata() : Map.of())
+                .setKvFormat(card.kvFormat())
+                .setWeightFormat(card.weightFormat())
                 .build();
     }
 

@@ -76,6 +76,8 @@ class InferenceTopologyTest {
         assertThat(completion.getTimings().getTimeToFirstTokenUs()).isEqualTo(2_000);
         assertThat(completion.getMetadata()).containsExactly(Map.entry("origin", "test"));
         assertThat(completion.getModelDigest()).isEqualTo(ScriptedEngine.MODEL_DIGEST);
+        assertThat(completion.getKvFormat()).isEqualTo("int8");
+        assertThat(completion.getWeightFormat()).isEqualTo("int4+bf16");
         assertThat(service.completions).hasSize(1);
 
         AttestationRecord leaf = service.leaf(0);
@@ -89,6 +91,9 @@ class InferenceTopologyTest {
         assertThat(leaf.getOutPartition()).isZero();
         assertThat(leaf.getSeed()).isEqualTo(completion.getSeed());
         assertThat(leaf.getMaxBatch()).isEqualTo(2);
+        assertThat(leaf.getSchemaVersion()).isEqualTo(2);
+        assertThat(leaf.getKvFormat()).isEqualTo("int8");
+        assertThat(leaf.getWeightFormat()).isEqualTo("int4+bf16");
         byte[] salt = completion.getSalt().array();
         assertThat(Commitment.prompt(salt, "What is 1 + 1?").matches(leaf.getPromptCommit())).isTrue();
         assertThat(Commitment.tokenIds(salt, completion.getTokenIds()).matches(leaf.getTokenIdsCommit())).isTrue();

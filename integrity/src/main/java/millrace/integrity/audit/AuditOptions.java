@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
 /// @param settle how long to wait for what one topic shows and another does not yet: the parts of a transaction become
 ///     visible one after the other. Twice the writers' transaction timeout is enough
 /// @param stall how long to wait for a broker that sends nothing before giving up
-/// @param resolver gives the schema of a registry's id; null reads every record under this version's schemas
+/// @param resolver gives the schema of a registry's id; null tries the schemas that records were ever released with
 public record AuditOptions(
         Map<String, Object> client,
         String topic,

@@ -17,6 +17,8 @@ final class CompletionJson {
                 .put("request_id", completion.getRequestId())
                 .put("model", completion.getModel())
                 .put("model_digest", completion.getModelDigest())
+                .put("kv_format", completion.getKvFormat())
+                .put("weight_format", completion.getWeightFormat())
                 .put("text", completion.getText())
                 .put("finish_reason", completion.getFinishReason().name());
         if (completion.getTokenIds() != null) {
