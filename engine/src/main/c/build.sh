@@ -38,8 +38,8 @@ done
 # No libc: the library must load beside any. No contraction: a multiplication and an addition are two roundings.
 flags="-std=gnu11 -O3 -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -ffreestanding -fno-stack-protector
     -fno-asynchronous-unwind-tables -Wall -Wextra"
-avx2="-mavx2 -mfma -DMILLRACE_ISA=avx2"
-avx512="-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mprefer-vector-width=512 -DMILLRACE_ISA=avx512"
+avx2="-mavx2 -mfma -mpopcnt -mbmi -DMILLRACE_ISA=avx2"
+avx512="-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mpopcnt -mbmi -mprefer-vector-width=512 -DMILLRACE_ISA=avx512"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/millrace-native.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -9,11 +9,8 @@
 
 enum { BLOCK_DEPTHS = 8, BLOCK_BYTES = 192, TABLE_BYTES = 64 };
 
-/* How far ahead a block's lines are asked for: a third less than what a core has under way at a time is too late, and
- * the page after the next is too early. */
-#ifndef PACKED_AHEAD
-#define PACKED_AHEAD 4096
-#endif
+/* How far ahead a block's lines are asked for: measured, and flat between 1 and 3 KB. */
+enum { PACKED_AHEAD = 1536 };
 
 /* Where a panel is read: its parts, and the next escape. */
 typedef struct {
@@ -34,7 +31,7 @@ INLINE cursor cursor_of(const char *panel, int64_t cols) {
 INLINE int flagged(const cursor *c, int64_t block) { return (int) (c->flags[block >> 6] >> (block & 63) & 1); }
 
 /* Replaces the exponents of lanes whose code is 15 by the next escapes. */
-INLINE w16 w_escaped(w16 exponents, w16 codes, const uint8_t **escapes) {
+INLINE w16 escaped(w16 exponents, w16 codes, const uint8_t **escapes) {
 #if defined(__AVX512F__)
     __m512i low = _mm512_set1_epi32(15);
     __mmask16 lanes = _mm512_cmpeq_epi32_mask(_mm512_and_si512(codes, low), low);
@@ -42,24 +39,25 @@ INLINE w16 w_escaped(w16 exponents, w16 codes, const uint8_t **escapes) {
     *escapes += __builtin_popcount(lanes);
     return _mm512_mask_expand_epi32(exponents, lanes, next);
 #else
-    uint32_t c[LANES], e[LANES];
-    __builtin_memcpy(c, &codes, sizeof c);
-    __builtin_memcpy(e, &exponents, sizeof e);
+    uint32_t code[LANES], exponent[LANES];
+    __builtin_memcpy(code, &codes, sizeof code);
+    __builtin_memcpy(exponent, &exponents, sizeof exponent);
     for (int l = 0; l < LANES; l++) {
-        if ((c[l] & 15) == 15) {
-            e[l] = (uint32_t) *(*escapes)++ << 23;
+        if ((code[l] & 15) == 15) {
+            exponent[l] = (uint32_t) *(*escapes)++ << 23;
         }
     }
-    return w_load(e);
+    return w_load(exponent);
 #endif
 }
 
-/* The weight of depth `i` of a block, i a constant. `escapes` is null in a block without. */
-#define PACKED_WEIGHT(i, table, codes, mantissas, escapes) ({ \
+/* The weight of depth `i` of a block, a constant; `mantissas` are those of its half of the block. `escapes` is null in a
+ * block without. */
+#define WEIGHT(i, table, codes, mantissas, escapes) ({ \
         w16 code = (i) ? w_shr(codes, 4 * ((i) & 7)) : codes; \
         w16 exponent = t_look(table, code); \
         if (escapes) { \
-            exponent = w_escaped(exponent, code, escapes); \
+            exponent = escaped(exponent, code, escapes); \
         } \
         f_bits(w_and_or(w_rol8(mantissas, (i) & 3), w_all(0x807F0000u), exponent)); })
 
@@ -71,32 +69,36 @@ INLINE void decode_block(const cursor *c, int64_t block, const uint8_t **escapes
     KEEP(codes);
     KEEP(low);
     KEEP(high);
-    w[0] = PACKED_WEIGHT(0, table, codes, low, escapes);
-    w[1] = PACKED_WEIGHT(1, table, codes, low, escapes);
-    w[2] = PACKED_WEIGHT(2, table, codes, low, escapes);
-    w[3] = PACKED_WEIGHT(3, table, codes, low, escapes);
-    w[4] = PACKED_WEIGHT(4, table, codes, high, escapes);
-    w[5] = PACKED_WEIGHT(5, table, codes, high, escapes);
-    w[6] = PACKED_WEIGHT(6, table, codes, high, escapes);
-    w[7] = PACKED_WEIGHT(7, table, codes, high, escapes);
+    w[0] = WEIGHT(0, table, codes, low, escapes);
+    w[1] = WEIGHT(1, table, codes, low, escapes);
+    w[2] = WEIGHT(2, table, codes, low, escapes);
+    w[3] = WEIGHT(3, table, codes, low, escapes);
+    w[4] = WEIGHT(4, table, codes, high, escapes);
+    w[5] = WEIGHT(5, table, codes, high, escapes);
+    w[6] = WEIGHT(6, table, codes, high, escapes);
+    w[7] = WEIGHT(7, table, codes, high, escapes);
 }
 
-INLINE void prefetch_block(const cursor *c, int64_t block) {
-    const char *p = c->blocks + block * BLOCK_BYTES + PACKED_AHEAD;
-    __builtin_prefetch(p, 0, 3);
-    __builtin_prefetch(p + 64, 0, 3);
-    __builtin_prefetch(p + 128, 0, 3);
-}
-
-/* acc[r] += the first `depths` depths of a block. */
-INLINE void multiply_block(const f16 *w, int depths, int rows, const float *x, int64_t stride, f16 *acc) {
-    UNROLL for (int i = 0; i < depths; i++) {
-        UNROLL for (int r = 0; r < rows; r++) {
-            acc[r] = f_fma(w[i], f_all(x[r * stride + i]), acc[r]);
-        }
+/* Decodes a block to F32, escapes or not. */
+INLINE void store_block(cursor *c, int64_t block, float *out) {
+    f16 w[BLOCK_DEPTHS];
+    if (flagged(c, block)) {
+        decode_block(c, block, &c->escapes, w);
+    } else {
+        decode_block(c, block, 0, w);
+    }
+    UNROLL for (int i = 0; i < BLOCK_DEPTHS; i++) {
+        f_store(out + i * LANES, w[i]);
     }
 }
 
+INLINE void prefetch_block(const char *block) {
+    __builtin_prefetch(block + PACKED_AHEAD, 0, 3);
+    __builtin_prefetch(block + PACKED_AHEAD + 64, 0, 3);
+    __builtin_prefetch(block + PACKED_AHEAD + 128, 0, 3);
+}
+
+/* A few rows. Panel by panel, so that a block that is flagged costs its own panel alone; the processor overlaps them. */
 INLINE void packed_tile(int panels, int rows, cursor *c, int64_t cols, const float *x, int64_t stride, float *out) {
     f16 acc[4][DENSE_ROWS];
     UNROLL for (int p = 0; p < panels; p++) {
@@ -104,31 +106,36 @@ INLINE void packed_tile(int panels, int rows, cursor *c, int64_t cols, const flo
             acc[p][r] = f_zero();
         }
     }
-    int64_t blocks = cols / BLOCK_DEPTHS;
-    for (int64_t b = 0; b < blocks; b++) {
+    int64_t whole = cols / BLOCK_DEPTHS;
+    for (int64_t b = 0; b < whole; b++) {
         UNROLL for (int p = 0; p < panels; p++) {
             f16 w[BLOCK_DEPTHS];
-            prefetch_block(&c[p], b);
+            const float *xb = x + b * BLOCK_DEPTHS;
+            if (rows > 4) {
+                RELOAD(xb);
+            }
+            prefetch_block(c[p].blocks + b * BLOCK_BYTES);
             if (__builtin_expect(flagged(&c[p], b), 0)) {
                 decode_block(&c[p], b, &c[p].escapes, w);
             } else {
                 decode_block(&c[p], b, 0, w);
             }
-            multiply_block(w, BLOCK_DEPTHS, rows, x + b * BLOCK_DEPTHS, stride, acc[p]);
+            UNROLL for (int i = 0; i < BLOCK_DEPTHS; i++) {
+                UNROLL for (int r = 0; r < rows; r++) {
+                    acc[p][r] = f_fma(w[i], f_all(xb[r * stride + i]), acc[p][r]);
+                }
+            }
         }
     }
-    int rest = (int) (cols % BLOCK_DEPTHS);
-    if (rest) {
+    if (whole * BLOCK_DEPTHS < cols) {
+        float rest[BLOCK_DEPTHS * LANES];
         UNROLL for (int p = 0; p < panels; p++) {
-            f16 w[BLOCK_DEPTHS];
-            decode_block(&c[p], blocks, flagged(&c[p], blocks) ? &c[p].escapes : 0, w);
-            float stored[BLOCK_DEPTHS * LANES];
-            UNROLL for (int i = 0; i < BLOCK_DEPTHS; i++) {
-                f_store(stored + i * LANES, w[i]);
-            }
-            for (int i = 0; i < rest; i++) {
-                f16 one = f_load(stored + i * LANES);
-                multiply_block(&one, 1, rows, x + blocks * BLOCK_DEPTHS + i, stride, acc[p]);
+            store_block(&c[p], whole, rest);
+            for (int64_t k = whole * BLOCK_DEPTHS; k < cols; k++) {
+                f16 w = f_load(rest + (k - whole * BLOCK_DEPTHS) * LANES);
+                UNROLL for (int r = 0; r < rows; r++) {
+                    acc[p][r] = f_fma(w, f_all(x[r * stride + k]), acc[p][r]);
+                }
             }
         }
     }
@@ -152,15 +159,7 @@ INLINE void packed_dense(int panels, cursor *c, int64_t cols, const float *x, in
         for (int p = 0; p < panels; p++) {
             float *d = decoded[p];
             for (int64_t b = from / BLOCK_DEPTHS; b < to; b++, d += BLOCK_DEPTHS * LANES) {
-                f16 w[BLOCK_DEPTHS];
-                if (__builtin_expect(flagged(&c[p], b), 0)) {
-                    decode_block(&c[p], b, &c[p].escapes, w);
-                } else {
-                    decode_block(&c[p], b, 0, w);
-                }
-                UNROLL for (int i = 0; i < BLOCK_DEPTHS; i++) {
-                    f_store(d + i * LANES, w[i]);
-                }
+                store_block(&c[p], b, d);
             }
         }
         lookahead next = {c[0].blocks + to * BLOCK_BYTES, panels > 1 ? c[1].blocks - c[0].blocks : 0,

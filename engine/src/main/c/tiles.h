@@ -17,8 +17,8 @@ enum { DENSE_PANELS = 2, DENSE_ROWS = 8 };
 enum { DENSE_PANELS = 1, DENSE_ROWS = 6 };
 #endif
 
-/* Depths that are decoded at a time: two panels of them and eight rows of input stay in the first-level cache. */
-enum { CHUNK = 128 };
+/* Depths that are decoded at a time: two panels of them and their input stay in the first-level cache. */
+enum { CHUNK = 64 };
 
 /* Memory that will be needed next. The processor itself looks ahead only within a page and along few streams; asking
  * for lines while there is something to multiply is what keeps memory busy with more than one row of input. */

@@ -1,7 +1,6 @@
 package millrace.engine.kernel.ffi;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.invoke.MethodHandle;
 import java.util.Objects;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
@@ -12,6 +11,7 @@ import millrace.engine.kernel.cpu.Loops;
 /// C checks nothing: every range is checked here, once per call.
 final class NativeLoops implements Loops {
     private final Loops others;
+    private final Segments segments = new Segments();
 
     /// @param others serves what has no C form
     NativeLoops(Loops others) {
@@ -25,15 +25,17 @@ final class NativeLoops implements Loops {
         Objects.checkIndex(panels - 1, PANELS);
         Objects.checkIndex(rows - 1, out.length / TILE);
         Objects.checkFromIndexSize(xOffset, Math.addExact(Math.multiplyExact(rows - 1, xStride), w.cols()), x.length);
+        MemorySegment in = segments.of(x);
+        MemorySegment tile = segments.of(out);
         int end = firstPanel + panels;
         int to;
         for (int from = firstPanel; from < end; from = to) {
             to = sameFormat(w, from, end);
             int o = (from - firstPanel) * Matrix.PANEL_ROWS;
             switch (w.panelFormat(from)) {
-                case F32 -> project(Symbols.PROJECT_F32, w, from, to - from, x, xOffset, xStride, rows, out, o);
-                case BF16 -> project(Symbols.PROJECT_BF16, w, from, to - from, x, xOffset, xStride, rows, out, o);
-                case PACKED -> project(Symbols.PROJECT_PACKED, w, from, to - from, x, xOffset, xStride, rows, out, o);
+                case F32 -> NativeProjections.f32(w, from, to - from, in, xOffset, xStride, rows, tile, o);
+                case BF16 -> NativeProjections.bf16(w, from, to - from, in, xOffset, xStride, rows, tile, o);
+                case PACKED -> NativeProjections.packed(w, from, to - from, in, xOffset, xStride, rows, tile, o);
                 default -> others.project(w, from, to - from, x, xOffset, xStride, rows, out);
             }
         }
@@ -48,42 +50,11 @@ final class NativeLoops implements Loops {
         return to;
     }
 
-    private static void project(
-            MethodHandle function,
-            Matrix w,
-            int firstPanel,
-            int panels,
-            float[] x,
-            int xOffset,
-            int xStride,
-            int rows,
-            float[] out,
-            int outOffset) {
-        int last = firstPanel + panels - 1;
-        try {
-            function.invokeExact(
-                    w.panelAddress(firstPanel),
-                    w.panelAddress(Math.min(firstPanel + 1, last)),
-                    w.panelAddress(Math.min(firstPanel + 2, last)),
-                    w.panelAddress(last),
-                    (long) panels,
-                    (long) w.cols(),
-                    MemorySegment.ofArray(x),
-                    (long) xOffset,
-                    (long) xStride,
-                    (long) rows,
-                    MemorySegment.ofArray(out),
-                    (long) outOffset);
-        } catch (Throwable e) {
-            throw Symbols.wrapped(e);
-        }
-    }
-
     @Override
     public float sumOfSquares(float[] x, int offset, int n, float[] partials) {
         Objects.checkFromIndexSize(offset, n, x.length);
         try {
-            return (float) Symbols.SUM_OF_SQUARES.invokeExact(MemorySegment.ofArray(x), (long) offset, (long) n);
+            return (float) Symbols.SUM_OF_SQUARES.invokeExact(segments.of(x), (long) offset, (long) n);
         } catch (Throwable e) {
             throw Symbols.wrapped(e);
         }
@@ -95,7 +66,7 @@ final class NativeLoops implements Loops {
         Objects.checkFromIndexSize(upOffset, n, up.length);
         try {
             Symbols.SWIGLU.invokeExact(
-                    MemorySegment.ofArray(gate), (long) gateOffset, MemorySegment.ofArray(up), (long) upOffset, (long) n);
+                    segments.of(gate), (long) gateOffset, segments.of(up), (long) upOffset, (long) n);
         } catch (Throwable e) {
             throw Symbols.wrapped(e);
         }
@@ -105,7 +76,7 @@ final class NativeLoops implements Loops {
     public float softmax(float[] scores, int offset, int n, float scale, float[] partials) {
         Objects.checkFromIndexSize(offset, n, scores.length);
         try {
-            return (float) Symbols.SOFTMAX.invokeExact(MemorySegment.ofArray(scores), (long) offset, (long) n, scale);
+            return (float) Symbols.SOFTMAX.invokeExact(segments.of(scores), (long) offset, (long) n, scale);
         } catch (Throwable e) {
             throw Symbols.wrapped(e);
         }
