@@ -1,7 +1,10 @@
 package millrace.engine.kernel.cpu;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.function.IntConsumer;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
 
@@ -53,8 +56,7 @@ public final class WarmingLoops implements Loops, AutoCloseable {
         private static final int ROWS = 4;
         private static final int LANES = 64;
 
-        private final Matrix halves;
-        private final Matrix floats;
+        private final Matrix[] matrices;
         private final float[] x = new float[ROWS * COLS];
         private final float[] tile = new float[Loops.tileRows(ROWS) * Loops.TILE];
         private final float[] decoded = new float[COLS * LANES];
@@ -62,24 +64,37 @@ public final class WarmingLoops implements Loops, AutoCloseable {
         private final float[] partials = new float[Matrix.PANEL_ROWS];
 
         Exercise(Arena arena) {
-            halves = Matrix.allocate(arena, WeightFormat.BF16, Loops.TILE, COLS);
-            floats = Matrix.allocate(arena, WeightFormat.F32, Loops.TILE, COLS);
+            WeightFormat[] formats = WeightFormat.values();
+            matrices = new Matrix[formats.length];
+            for (int i = 0; i < formats.length; i++) {
+                DType dtype = formats[i] == WeightFormat.F32 ? DType.F32 : DType.BF16;
+                MemorySegment zeros = arena.allocate((long) Loops.TILE * COLS * dtype.bytes());
+                Matrix.Source source = Matrix.Source.rowMajor(dtype, zeros, Loops.TILE, COLS);
+                matrices[i] = Matrix.pack(arena, source, formats[i], Exercise::inOrder);
+            }
+        }
+
+        private static void inOrder(int count, IntConsumer task) {
+            for (int i = 0; i < count; i++) {
+                task.accept(i);
+            }
         }
 
         long nanos(Loops loops) {
             long start = System.nanoTime();
             for (int i = 0; i < REPEAT; i++) {
                 for (int rows = 1; rows <= ROWS; rows *= 2) {
-                    loops.project(halves, 0, Loops.PANELS, x, 0, COLS, rows, tile);
-                    loops.project(floats, 0, Loops.PANELS, x, 0, COLS, rows, tile);
+                    for (Matrix matrix : matrices) {
+                        loops.project(matrix, 0, Loops.PANELS, x, 0, COLS, rows, tile);
+                    }
                 }
                 loops.sumOfSquares(x, 0, COLS, partials);
                 loops.swiglu(x, 0, x, COLS, COLS);
                 loops.softmax(scores, 0, COLS, 1f, partials);
                 loops.score(x, 0, COLS, 2, decoded, LANES, scores, 0, Matrix.PANEL_ROWS);
                 loops.accumulate(scores, 0, Matrix.PANEL_ROWS, decoded, 0, LANES, x, 0);
-                decode(loops, TileFormat.BF16, halves);
-                decode(loops, TileFormat.F32, floats);
+                decode(loops, TileFormat.BF16, matrices[WeightFormat.BF16.ordinal()]);
+                decode(loops, TileFormat.F32, matrices[WeightFormat.F32.ordinal()]);
             }
             return System.nanoTime() - start;
         }

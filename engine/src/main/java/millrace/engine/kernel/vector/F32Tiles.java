@@ -2,21 +2,21 @@ package millrace.engine.kernel.vector;
 
 import static millrace.engine.kernel.vector.Lanes.L;
 import static millrace.engine.kernel.vector.Lanes.all;
+import static millrace.engine.kernel.vector.Lanes.at;
 import static millrace.engine.kernel.vector.Lanes.floats;
-import static millrace.engine.kernel.vector.Lanes.zero;
 
 import jdk.incubator.vector.FloatVector;
 
 /// Tiles of F32 weights: four vectors of outputs by one, two or four rows of input.
 ///
 /// A vector holds a panel's 16 outputs, or a part of them on narrower machines: `w0 … w3` are the addresses of four
-/// such parts at the first depth, and a depth later stands 64 bytes on. Each output is one chain of fmas over ascending
-/// depth. Several chains run at once because one would wait for itself; four panels, because a core fetches more from
-/// memory when it reads several streams.
+/// such parts at the first depth, and a depth later stands 64 bytes on. Each output is a chain of fmas over ascending
+/// depth, which goes on from what `out` holds. Several chains run at once because one would wait for itself; four
+/// panels, because a core fetches more from memory when it reads several streams.
 final class F32Tiles {
     private F32Tiles() {}
 
-    /// One row of `x`, starting at `x0`; writes `out[o + s · L]` for output vector s.
+    /// One row of `x`, starting at `x0`, adding to `out[o + s · L]` for output vector s.
     static void one(
             long w0,
             long w1,
@@ -27,16 +27,16 @@ final class F32Tiles {
             int depth,
             float[] out,
             int o) {
-        FloatVector a0 = zero();
-        FloatVector a1 = a0;
-        FloatVector a2 = a0;
-        FloatVector a3 = a0;
+        FloatVector a0 = at(out, o);
+        FloatVector a1 = at(out, o + L);
+        FloatVector a2 = at(out, o + 2 * L);
+        FloatVector a3 = at(out, o + 3 * L);
         for (int k = 0; k < depth; k++) {
-            long at = 64L * k;
-            FloatVector p0 = floats(w0 + at);
-            FloatVector p1 = floats(w1 + at);
-            FloatVector p2 = floats(w2 + at);
-            FloatVector p3 = floats(w3 + at);
+            long step = 64L * k;
+            FloatVector p0 = floats(w0 + step);
+            FloatVector p1 = floats(w1 + step);
+            FloatVector p2 = floats(w2 + step);
+            FloatVector p3 = floats(w3 + step);
             FloatVector s = all(x[x0 + k]);
             a0 = p0.fma(s, a0);
             a1 = p1.fma(s, a1);
@@ -49,7 +49,7 @@ final class F32Tiles {
         a3.intoArray(out, o + 3 * L);
     }
 
-    /// Two rows of `x`, starting at `x0` … `x1`; writes `out[o + t · stride + s · L]` for output vector s.
+    /// Two rows of `x`, starting at `x0` … `x1`, adding to `out[o + t · stride + s · L]` for output vector s.
     static void two(
             long w0,
             long w1,
@@ -62,20 +62,20 @@ final class F32Tiles {
             float[] out,
             int o,
             int stride) {
-        FloatVector a0 = zero();
-        FloatVector a1 = a0;
-        FloatVector a2 = a0;
-        FloatVector a3 = a0;
-        FloatVector b0 = a0;
-        FloatVector b1 = a0;
-        FloatVector b2 = a0;
-        FloatVector b3 = a0;
+        FloatVector a0 = at(out, o);
+        FloatVector a1 = at(out, o + L);
+        FloatVector a2 = at(out, o + 2 * L);
+        FloatVector a3 = at(out, o + 3 * L);
+        FloatVector b0 = at(out, o + stride);
+        FloatVector b1 = at(out, o + stride + L);
+        FloatVector b2 = at(out, o + stride + 2 * L);
+        FloatVector b3 = at(out, o + stride + 3 * L);
         for (int k = 0; k < depth; k++) {
-            long at = 64L * k;
-            FloatVector p0 = floats(w0 + at);
-            FloatVector p1 = floats(w1 + at);
-            FloatVector p2 = floats(w2 + at);
-            FloatVector p3 = floats(w3 + at);
+            long step = 64L * k;
+            FloatVector p0 = floats(w0 + step);
+            FloatVector p1 = floats(w1 + step);
+            FloatVector p2 = floats(w2 + step);
+            FloatVector p3 = floats(w3 + step);
             FloatVector s = all(x[x0 + k]);
             a0 = p0.fma(s, a0);
             a1 = p1.fma(s, a1);
@@ -97,7 +97,7 @@ final class F32Tiles {
         b3.intoArray(out, o + stride + 3 * L);
     }
 
-    /// Four rows of `x`, starting at `x0` … `x3`; writes `out[o + t · stride + s · L]` for output vector s.
+    /// Four rows of `x`, starting at `x0` … `x3`, adding to `out[o + t · stride + s · L]` for output vector s.
     static void four(
             long w0,
             long w1,
@@ -112,28 +112,28 @@ final class F32Tiles {
             float[] out,
             int o,
             int stride) {
-        FloatVector a0 = zero();
-        FloatVector a1 = a0;
-        FloatVector a2 = a0;
-        FloatVector a3 = a0;
-        FloatVector b0 = a0;
-        FloatVector b1 = a0;
-        FloatVector b2 = a0;
-        FloatVector b3 = a0;
-        FloatVector c0 = a0;
-        FloatVector c1 = a0;
-        FloatVector c2 = a0;
-        FloatVector c3 = a0;
-        FloatVector d0 = a0;
-        FloatVector d1 = a0;
-        FloatVector d2 = a0;
-        FloatVector d3 = a0;
+        FloatVector a0 = at(out, o);
+        FloatVector a1 = at(out, o + L);
+        FloatVector a2 = at(out, o + 2 * L);
+        FloatVector a3 = at(out, o + 3 * L);
+        FloatVector b0 = at(out, o + stride);
+        FloatVector b1 = at(out, o + stride + L);
+        FloatVector b2 = at(out, o + stride + 2 * L);
+        FloatVector b3 = at(out, o + stride + 3 * L);
+        FloatVector c0 = at(out, o + 2 * stride);
+        FloatVector c1 = at(out, o + 2 * stride + L);
+        FloatVector c2 = at(out, o + 2 * stride + 2 * L);
+        FloatVector c3 = at(out, o + 2 * stride + 3 * L);
+        FloatVector d0 = at(out, o + 3 * stride);
+        FloatVector d1 = at(out, o + 3 * stride + L);
+        FloatVector d2 = at(out, o + 3 * stride + 2 * L);
+        FloatVector d3 = at(out, o + 3 * stride + 3 * L);
         for (int k = 0; k < depth; k++) {
-            long at = 64L * k;
-            FloatVector p0 = floats(w0 + at);
-            FloatVector p1 = floats(w1 + at);
-            FloatVector p2 = floats(w2 + at);
-            FloatVector p3 = floats(w3 + at);
+            long step = 64L * k;
+            FloatVector p0 = floats(w0 + step);
+            FloatVector p1 = floats(w1 + step);
+            FloatVector p2 = floats(w2 + step);
+            FloatVector p3 = floats(w3 + step);
             FloatVector s = all(x[x0 + k]);
             a0 = p0.fma(s, a0);
             a1 = p1.fma(s, a1);

@@ -8,7 +8,7 @@ import static millrace.engine.kernel.vector.Lanes.even;
 import static millrace.engine.kernel.vector.Lanes.floats;
 import static millrace.engine.kernel.vector.Lanes.words;
 
-import millrace.engine.format.Panels;
+import java.util.Arrays;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
@@ -21,11 +21,13 @@ public final class VectorLoops implements Loops {
         return L * Float.SIZE;
     }
 
+    private final ThreadLocal<CodedProjection> coded = ThreadLocal.withInitial(CodedProjection::new);
+
     @Override
     public void project(
             Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
         if (w.format() != WeightFormat.BF16 && w.format() != WeightFormat.F32) {
-            byNumber(w, firstPanel, panels, x, xOffset, xStride, rows, out);
+            coded.get().project(w, firstPanel, panels, x, xOffset, xStride, rows, out);
             return;
         }
         int last = panels * PARTS - 1;
@@ -43,37 +45,20 @@ public final class VectorLoops implements Loops {
                     lastDepth(w0 + at, w1 + at, w2 + at, w3 + at, x, xOffset + k, xStride, rows, out, strip * L);
                 }
             } else {
+                clear(out, rows, strip * L);
                 f32(w0, w1, w2, w3, x, xOffset, xStride, w.cols(), rows, out, strip * L);
-            }
-        }
-    }
-
-    private static void byNumber(
-            Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {
-        float[] codes = new float[w.cols()];
-        for (int p = firstPanel; p < firstPanel + panels; p++) {
-            WeightFormat format = w.panelFormat(p);
-            int group = format.grouped() ? format.group() : w.cols();
-            for (int lane = 0; lane < Matrix.PANEL_ROWS; lane++) {
-                Panels.codes(format, w.data(), w.panelOffset(p), w.cols(), lane, codes, 0);
-                for (int r = 0; r < rows; r++) {
-                    float acc = 0;
-                    for (int k0 = 0; k0 < w.cols(); k0 += group) {
-                        float part = 0;
-                        for (int k = k0; k < Math.min(w.cols(), k0 + group); k++) {
-                            part = Math.fma(codes[k], x[xOffset + r * xStride + k], part);
-                        }
-                        float scale = Panels.scale(format, w.data(), w.panelOffset(p), lane, k0 / group);
-                        acc = format.grouped() ? Math.fma(scale, part, acc) : part;
-                    }
-                    out[r * TILE + (p - firstPanel) * Matrix.PANEL_ROWS + lane] = acc;
-                }
             }
         }
     }
 
     private static long strip(Matrix w, int firstPanel, int strip) {
         return w.panelAddress(firstPanel + strip / PARTS) + strip % PARTS * 4L * L;
+    }
+
+    private static void clear(float[] out, int rows, int o) {
+        for (int r = 0; r < Loops.tileRows(rows); r++) {
+            Arrays.fill(out, r * TILE + o, r * TILE + o + 4 * L, 0);
+        }
     }
 
     private static void bf16(

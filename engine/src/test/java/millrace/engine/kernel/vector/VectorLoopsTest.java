@@ -6,10 +6,14 @@ import java.io.File;
 import java.io.IOException;
 import java.net.URISyntaxException;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Map;
+import java.util.stream.IntStream;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;
@@ -71,6 +75,15 @@ final class VectorLoopsTest {
         F32_ONE_ROW,
         F32_TWO_ROWS,
         F32_MANY_ROWS,
+        PACKED_ONE_ROW,
+        PACKED_ESCAPES_ONE_ROW,
+        PACKED_MANY_ROWS,
+        INT8_ONE_ROW,
+        INT8_MANY_ROWS,
+        INT4_ONE_ROW,
+        INT4_MANY_ROWS,
+        FP8_ONE_ROW,
+        FP8_MANY_ROWS,
         SCORE,
         ACCUMULATE,
         SOFTMAX,
@@ -89,6 +102,15 @@ final class VectorLoopsTest {
                 case F32_ONE_ROW -> project(loops, arena, WeightFormat.F32, 1);
                 case F32_TWO_ROWS -> project(loops, arena, WeightFormat.F32, 2);
                 case F32_MANY_ROWS -> project(loops, arena, WeightFormat.F32, 16);
+                case PACKED_ONE_ROW -> project(loops, arena, WeightFormat.PACKED, 1);
+                case PACKED_ESCAPES_ONE_ROW -> project(loops, escapes(arena), 1);
+                case PACKED_MANY_ROWS -> project(loops, arena, WeightFormat.PACKED, 16);
+                case INT8_ONE_ROW -> project(loops, arena, WeightFormat.INT8, 1);
+                case INT8_MANY_ROWS -> project(loops, arena, WeightFormat.INT8, 16);
+                case INT4_ONE_ROW -> project(loops, arena, WeightFormat.INT4, 1);
+                case INT4_MANY_ROWS -> project(loops, arena, WeightFormat.INT4, 16);
+                case FP8_ONE_ROW -> project(loops, arena, WeightFormat.FP8, 1);
+                case FP8_MANY_ROWS -> project(loops, arena, WeightFormat.FP8, 16);
                 case SCORE -> () -> loops.score(x, 0, 256, 16, y, 256, new float[256], 0, 16);
                 case ACCUMULATE -> () -> loops.accumulate(x, 0, 16, y, 0, 256, x, 256);
                 case SOFTMAX -> () -> loops.softmax(x, 0, 4096, 1, sums);
@@ -99,7 +121,28 @@ final class VectorLoopsTest {
         }
 
         private static Runnable project(Loops loops, Arena arena, WeightFormat format, int rows) {
-            Matrix w = Matrix.allocate(arena, format, 64, 512);
+            MemorySegment zeros = arena.allocate(64 * 512 * 4);
+            DType dtype = format == WeightFormat.F32 ? DType.F32 : DType.BF16;
+            return project(loops, pack(arena, Matrix.Source.rowMajor(dtype, zeros, 64, 512), format), rows);
+        }
+
+        /// One weight in 64 escapes, and so almost every block has escapes.
+        private static Matrix escapes(Arena arena) {
+            MemorySegment halves = arena.allocate(64 * 512 * 2);
+            for (int i = 0; i < 64 * 512; i++) {
+                int exponent = i % 64 == 0 ? 32 + i / 64 % 100 : 120 - i % 8;
+                halves.set(ValueLayout.JAVA_SHORT, 2L * i, (short) (exponent << 7));
+            }
+            Matrix w = pack(arena, Matrix.Source.rowMajor(DType.BF16, halves, 64, 512), WeightFormat.PACKED);
+            assertThat(w.rawPanel(0)).isFalse();
+            return w;
+        }
+
+        private static Matrix pack(Arena arena, Matrix.Source source, WeightFormat format) {
+            return Matrix.pack(arena, source, format, (n, task) -> IntStream.range(0, n).forEach(task));
+        }
+
+        private static Runnable project(Loops loops, Matrix w, int rows) {
             float[] x = new float[rows * 512];
             float[] tile = new float[Loops.tileRows(rows) * Loops.TILE];
             return () -> loops.project(w, 0, 4, x, 0, 512, rows, tile);
