@@ -102,6 +102,9 @@ public final class Engine implements TextEngine {
             PagePool pool = new PagePool(planner.layout(), plan.kv());
             resources.push(pool);
             ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan);
+            if (config.prefixCache()) {
+                pool.openIndex(String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
+            }
             BatchLoop loop = loop(config, model, weights, pool, backend, codec);
             resources.push(loop);
             return new Engine(
@@ -157,7 +160,7 @@ public final class Engine implements TextEngine {
                 pool,
                 new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
-                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config)));
+                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs()));
     }
 
     private static int rows(EngineConfig config) {
@@ -230,6 +233,11 @@ public final class Engine implements TextEngine {
     @Override
     public int load() {
         return loop.load();
+    }
+
+    @Override
+    public EngineStats stats() {
+        return loop.stats();
     }
 
     @Override

@@ -20,6 +20,11 @@ public interface TextEngine extends AutoCloseable {
     /// Prompts submitted and not yet ended, running or waiting.
     int load();
 
+    /// What was done so far and what the KV cache holds.
+    default EngineStats stats() {
+        return EngineStats.NONE;
+    }
+
     /// Why the engine takes no more work, or null while it does. A failed engine answers every prompt with `FAILED` and
     /// `ENGINE_FAILED`; only a new process helps.
     default @Nullable String failure() {

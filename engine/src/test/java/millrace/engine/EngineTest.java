@@ -22,6 +22,7 @@ class EngineTest {
     static Path dir;
 
     private static Engine engine;
+    private final java.util.Set<String> seen = new java.util.HashSet<>();
 
     @BeforeAll
     static void open() throws IOException {
@@ -96,18 +97,18 @@ class EngineTest {
     }
 
     @Test
-    void requestsShareNothingHoweverMuchOfTheirPromptsIsEqual() throws Exception {
+    void tenantsShareNothingHoweverMuchOfTheirPromptsIsEqual() throws Exception {
         List<Integer> prefix = java.util.stream.IntStream.range(1, 65).boxed().toList();
-        List<CompletableFuture<GenerationResult>> answers = new java.util.ArrayList<>();
-        for (int i = 0; i < 40; i++) {
+        for (String salt : List.of("tenant-0", "tenant-1", "tenant-0", "tenant-1")) {
+            long hits = engine.stats().prefixHitTokens();
             CompletableFuture<GenerationResult> answer = new CompletableFuture<>();
-            engine.submit(
-                    engine.prepare(GenerationRequest.greedy("tenant-" + i % 2, new PromptInput.TokenIds(prefix), 1)),
-                    answer::complete);
-            answers.add(answer);
-        }
-        for (CompletableFuture<GenerationResult> answer : answers) {
-            assertThat(answer.get(60, TimeUnit.SECONDS).usage()).isEqualTo(new Usage(64, 1, 0));
+            var request = new GenerationRequest(
+                    salt, new PromptInput.TokenIds(prefix), Sampling.GREEDY, 1, List.of(), Long.MAX_VALUE, 0, salt);
+            engine.submit(engine.prepare(request), answer::complete);
+            int cached = answer.get(60, TimeUnit.SECONDS).usage().cachedPromptTokens();
+            assertThat(cached).isEqualTo(engine.stats().prefixHitTokens() - hits);
+            assertThat(answer.get().usage()).isEqualTo(new Usage(64, 1, cached));
+            assertThat(seen.add(salt)).isEqualTo(cached == 0);
         }
     }
 

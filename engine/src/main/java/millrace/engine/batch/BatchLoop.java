@@ -3,11 +3,13 @@ package millrace.engine.batch;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import millrace.engine.EngineStats;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.ScoreListener;
 import millrace.engine.kv.PagePool;
+import millrace.engine.kv.PrefixIndex;
 import millrace.engine.sampling.Sampler;
 import org.jspecify.annotations.Nullable;
 
@@ -23,6 +25,7 @@ public final class BatchLoop implements AutoCloseable {
 
     private final Scheduler scheduler;
     private final StepModel model;
+    private final PagePool pool;
     private final Vocabulary vocabulary;
     private final Sampler sampler;
     private final StepClock clock;
@@ -38,14 +41,19 @@ public final class BatchLoop implements AutoCloseable {
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());
-        scheduler = new Scheduler(
-                model, pool, clock, limits.maxBatch(), limits.prefillChunk(), limits.maxLogitRows());
+        this.pool = pool;
+        scheduler = new Scheduler(model, pool, clock, limits);
         thread = Thread.ofPlatform().daemon().name(THREAD).unstarted(this::run);
         thread.start();
     }
 
-    /// Bounds of one step.
-    public record Limits(int maxBatch, int prefillChunk, int maxLogitRows) {}
+    /// Bounds of one step, and how fast who waits gains rank.
+    ///
+    /// @param maxBatch sequences that run at once
+    /// @param prefillChunk rows of prompts in a step, beside those that decode
+    /// @param maxLogitRows rows of a step that get logits
+    /// @param agingMs a sequence gains one step of priority each time so many milliseconds have passed; 0 never
+    public record Limits(int maxBatch, int prefillChunk, int maxLogitRows, long agingMs) {}
 
     public Generation generate(PreparedPrompt prompt, GenerationListener listener) {
         var request = prompt.request();
@@ -56,6 +64,7 @@ public final class BatchLoop implements AutoCloseable {
                 request.maxNewTokens(),
                 request.priority(),
                 request.deadlineMs(),
+                request.cacheSalt(),
                 clock.nanos(),
                 work));
     }
@@ -63,7 +72,7 @@ public final class BatchLoop implements AutoCloseable {
     /// @param all logits of every position, else of the last
     public Generation score(String id, int[] ids, boolean all, ScoreListener listener) {
         var work = new ScoringWork(all, model.vocabSize(), listener, load::decrementAndGet);
-        return submit(new Sequence(id, ids, 0, 0, Long.MAX_VALUE, clock.nanos(), work));
+        return submit(new Sequence(id, ids, 0, 0, Long.MAX_VALUE, "", clock.nanos(), work));
     }
 
     private Generation submit(Sequence sequence) {
@@ -82,6 +91,19 @@ public final class BatchLoop implements AutoCloseable {
     /// Submitted and not yet ended.
     public int load() {
         return load.get();
+    }
+
+    /// What was done so far; each figure is current, and they need not be of the same step.
+    public EngineStats stats() {
+        PrefixIndex index = pool.index();
+        return new EngineStats(
+                scheduler.steps(),
+                scheduler.preemptions(),
+                pool.pageCount(),
+                pool.freePages(),
+                index == null ? 0 : index.pages(),
+                index == null ? 0 : index.hitTokens(),
+                index == null ? 0 : index.evictions());
     }
 
     /// Why the loop takes no more work, or null.

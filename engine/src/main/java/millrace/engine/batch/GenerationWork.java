@@ -80,7 +80,7 @@ final class GenerationWork implements Work {
                 text.text(),
                 generated(sequence),
                 reason,
-                new Usage(sequence.promptLength, sequence.generated(), 0),
+                new Usage(sequence.promptLength, sequence.generated(), sequence.cachedPromptTokens),
                 timings(sequence),
                 errorCode,
                 errorMessage,

@@ -3,6 +3,7 @@ package millrace.engine.batch;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.PriorityQueue;
+import java.util.concurrent.TimeUnit;
 import millrace.engine.FinishReason;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PageTable;
@@ -14,13 +15,27 @@ import org.jspecify.annotations.Nullable;
 ///  step:  end what was cancelled or is past its deadline
 ///         admit waiting sequences, best rank first, while there are slots and pages
 ///         plan one row for each sequence that decodes, then chunks of prompts, prefillChunk rows in all
-///         forward, hand each sequence its logits, end those that are done
+///         forward, hand each sequence its logits, seal full pages, end those that are done
 /// ```
 ///
-/// Rank is priority, then order of submission. Pages are taken as a sequence grows; when the pool is exhausted the
-/// sequence of lowest rank gives its pages back and waits at the front of its priority, to be computed again from its
-/// tokens. What a sequence computes does not depend on who shares its steps, so this costs time and changes no bit. The
-/// sequence of highest rank can always go on, since no sequence that exceeds the whole pool is ever accepted.
+/// **Budget.** A step has `prefillChunk` rows of prompts beside one row for each sequence that decodes: what decodes is
+/// never held up for longer than such a step, and a prompt's share does not shrink when many decode.
+///
+/// **Rank** is priority, one step higher for each `agingMs` waited, then the earlier deadline, then order of
+/// submission. Whoever waits and whoever runs ages alike, so only the time of submission counts:
+/// `priority − ⌊submitted / agingMs⌋`. It is set once and a total order, also across preemptions. A sequence is
+/// outranked by those of a priority d steps higher only if they come within (d + 1) · agingMs after it; so nothing
+/// starves, unless `agingMs` is 0, which never ages. Within one such span and one priority the earliest deadline is
+/// first.
+///
+/// **Pages** are taken as a sequence grows; when the pool is exhausted the sequence of lowest rank gives its pages back
+/// and waits, to be computed again from its tokens, or what the prefix index has lost of them. What a sequence computes
+/// does not depend on who shares its steps, so this costs time and changes no bit. In every step the sequence of
+/// highest rank among the running goes on, at the cost of the others if need be: none that exceeds the whole pool is
+/// ever accepted. As ranks never change, two sequences cannot take each other's pages in turns.
+///
+/// **Shared pages** are looked up at admission and before each chunk that begins at the end of sealed pages, since
+/// another sequence may have computed them meanwhile.
 ///
 /// A pure function of its state, the model and the clock; one thread.
 final class Scheduler {
@@ -30,6 +45,7 @@ final class Scheduler {
     private final int maxBatch;
     private final int prefillChunk;
     private final int maxLogitRows;
+    private final long agingNanos;
     private final StepPlan plan;
     private final Sequence[] planned;
     private final PriorityQueue<Sequence> waiting = new PriorityQueue<>((a, b) -> a.outranks(b) ? -1 : 1);
@@ -39,26 +55,29 @@ final class Scheduler {
 
     private final List<Sequence> expired = new ArrayList<>();
     private long tickets;
-    private long steps;
-    private long preemptions;
+    private volatile long steps;
+    private volatile long preemptions;
 
-    Scheduler(StepModel model, PagePool pool, StepClock clock, int maxBatch, int prefillChunk, int maxLogitRows) {
+    Scheduler(StepModel model, PagePool pool, StepClock clock, BatchLoop.Limits limits) {
+        maxBatch = limits.maxBatch();
+        prefillChunk = limits.prefillChunk();
+        maxLogitRows = limits.maxLogitRows();
+        agingNanos = TimeUnit.MILLISECONDS.toNanos(limits.agingMs());
         if (maxBatch < 1 || prefillChunk < 1 || maxLogitRows < maxBatch) {
-            throw new IllegalArgumentException("scheduler: expected maxBatch and prefillChunk of at least 1 and a logit "
-                    + "row for each sequence, got " + maxBatch + ", " + prefillChunk + " and " + maxLogitRows + " rows");
+            throw new IllegalArgumentException("scheduler: expected maxBatch and prefillChunk of at least 1 and a "
+                    + "logit row for each sequence, got " + maxBatch + ", " + prefillChunk + " and " + maxLogitRows + " rows");
         }
         this.model = model;
         this.pool = pool;
         this.clock = clock;
-        this.maxBatch = maxBatch;
-        this.prefillChunk = prefillChunk;
-        this.maxLogitRows = maxLogitRows;
         plan = new StepPlan(maxBatch, maxBatch + prefillChunk);
         planned = new Sequence[maxBatch];
     }
 
     void submit(Sequence sequence) {
         sequence.ticket = tickets++;
+        long epoch = agingNanos == 0 ? 0 : Math.floorDiv(sequence.submittedNanos, agingNanos);
+        sequence.standing = sequence.priority - epoch;
         waiting.add(sequence);
     }
 
@@ -85,12 +104,12 @@ final class Scheduler {
         fillPlan();
         if (plan.segmentCount() > 0) {
             model.forward(plan);
-            steps++;
+            countStep();
             deliver();
         }
     }
 
-    /// Ends everything with `FAILED`.
+    /// Ends everything with `FAILED` and empties the prefix index.
     void failAll(String errorCode, String errorMessage) {
         List<Sequence> all = new ArrayList<>(running);
         all.addAll(waiting);
@@ -98,6 +117,9 @@ final class Scheduler {
         waiting.clear();
         for (Sequence sequence : all) {
             end(sequence, FinishReason.FAILED, errorCode, errorMessage);
+        }
+        if (pool.index() != null) {
+            pool.index().clear();
         }
     }
 
@@ -136,11 +158,23 @@ final class Scheduler {
                 rank--;
             }
             running.add(rank, next);
+            adopt(next);
+        }
+    }
+
+    /// Skips what the prefix index has of the tokens that come next.
+    private void adopt(Sequence sequence) {
+        int tokens = pool.pageTokens();
+        PageTable pages = pages(sequence);
+        if (sequence.computed == pages.sealedTokens()) {
+            int taken = pages.adopt(sequence.prefix, sequence.tokens(), sequence.reusablePages(tokens));
+            sequence.skip(taken * tokens);
         }
     }
 
     /// Whether the pool holds all tokens of the sequence beside what the running ones still need for theirs, and one
-    /// page for each of them to grow: a sequence admitted with less would soon be preempted.
+    /// page for each of them to grow: a sequence admitted with less would soon be preempted. Pages that it shares
+    /// with running ones need no room.
     private boolean hasRoomFor(Sequence candidate) {
         if (running.isEmpty()) {
             return true;
@@ -149,7 +183,12 @@ final class Scheduler {
         for (Sequence sequence : running) {
             promised += pagesFor(sequence.length()) - pagesFor(sequence.computed);
         }
-        return pool.freePages() - promised >= pagesFor(candidate.length() + 1);
+        int missing = pagesFor(candidate.length() + 1) - (pool.freePages() - promised);
+        int reusable = candidate.reusablePages(pool.pageTokens());
+        return missing <= 0
+                || pool.index() != null
+                        && missing <= reusable
+                        && missing <= pool.index().heldPages(candidate.prefix, candidate.tokens(), reusable);
     }
 
     private int pagesFor(int tokens) {
@@ -158,32 +197,33 @@ final class Scheduler {
 
     private void fillPlan() {
         plan.clear();
+        if (running.isEmpty()) {
+            return;
+        }
+        Sequence best = running.getFirst();
+        adopt(best);
+        makeRoom(best, best.decoding() ? best.length() : best.computed + 1);
         planDecodes();
         planPrefills();
-        while (plan.segmentCount() == 0 && !running.isEmpty()) {
-            if (running.size() == 1) {
-                throw new IllegalStateException("scheduler: sequence " + running.getFirst().id + " with "
-                        + running.getFirst().length() + " tokens does not fit " + pool.pageCount() + " pages of "
-                        + pool.pageTokens() + " tokens");
-            }
-            preempt(running.getLast());
-            planPrefills();
-        }
     }
 
     private void planDecodes() {
         for (int i = 0; i < running.size(); i++) {
             Sequence sequence = running.get(i);
-            if (sequence.decoding() && makeRoom(sequence)) {
+            if (sequence.decoding() && makeRoom(sequence, sequence.length())) {
                 add(sequence, 1, sequence.work.wanted());
             }
         }
     }
 
-    /// Makes room for the sequence's next token at the cost of those of lower rank, none of which is planned yet.
+    /// Makes room for so many tokens of the sequence at the cost of those of lower rank, none of which is planned yet.
     /// False if it had to give way itself.
-    private boolean makeRoom(Sequence sequence) {
-        while (!pages(sequence).ensure(sequence.length())) {
+    private boolean makeRoom(Sequence sequence, int tokens) {
+        while (!pages(sequence).ensure(tokens)) {
+            if (running.size() == 1) {
+                throw new IllegalStateException("scheduler: sequence " + sequence.id + " with " + sequence.length()
+                        + " tokens does not fit " + pool.pageCount() + " pages of " + pool.pageTokens() + " tokens");
+            }
             Sequence victim = running.getLast();
             preempt(victim);
             if (victim == sequence) {
@@ -200,6 +240,7 @@ final class Scheduler {
             if (sequence.decoding() || rowsLeft == 0) {
                 continue;
             }
+            adopt(sequence);
             boolean all = sequence.work.wanted() == StepPlan.Logits.ALL;
             int rows = Math.min(rowsLeft, sequence.length() - sequence.computed);
             StepPlan.Logits wanted;
@@ -233,7 +274,7 @@ final class Scheduler {
 
     /// Tokens that can follow the computed ones without anyone giving way.
     private int roomFor(Sequence sequence) {
-        long tokens = (long) (pagesFor(sequence.computed) + pool.freePages()) * pool.pageTokens();
+        long tokens = (long) (pages(sequence).pageCount() + pool.freePages()) * pool.pageTokens();
         return (int) Math.min(Integer.MAX_VALUE, tokens - sequence.computed);
     }
 
@@ -254,7 +295,7 @@ final class Scheduler {
     }
 
     private void preempt(Sequence sequence) {
-        preemptions++;
+        countPreemption();
         running.remove(sequence);
         sequence.rewind();
         waiting.add(sequence);
@@ -287,10 +328,12 @@ final class Scheduler {
             switch (outcome) {
                 case CONTINUE -> sequence.delivered = position + i + 1;
                 case STOP -> {
+                    seal(sequence);
                     leave(sequence, FinishReason.STOP, null, null);
                     return;
                 }
                 case LENGTH -> {
+                    seal(sequence);
                     leave(sequence, FinishReason.LENGTH, null, null);
                     return;
                 }
@@ -300,11 +343,17 @@ final class Scheduler {
                 }
             }
         }
+        seal(sequence);
+    }
+
+    private static void seal(Sequence sequence) {
+        pages(sequence).seal(sequence.prefix, sequence.tokens(), sequence.computed);
     }
 
     /// The first time the sequence is computed again from its tokens, which repairs a fault that has passed; the second
-    /// time it fails. A token is never chosen from such logits.
+    /// time it fails. A token is never chosen from such logits, and no page behind them is shared any further.
     private void notFinite(Sequence sequence, int position) {
+        pages(sequence).forget();
         sequence.numericGuard = false;
         sequence.numericFailures++;
         if (sequence.numericFailures == 1) {
@@ -331,5 +380,16 @@ final class Scheduler {
             sequence.pages = null;
         }
         sequence.work.end(sequence, reason, errorCode, errorMessage);
+    }
+
+    // Only the loop's thread writes, so read-modify-write needs no lock; volatile is for the readers.
+    @SuppressWarnings("NonAtomicOperationOnVolatileField")
+    private void countStep() {
+        steps++;
+    }
+
+    @SuppressWarnings("NonAtomicOperationOnVolatileField")
+    private void countPreemption() {
+        preemptions++;
     }
 }

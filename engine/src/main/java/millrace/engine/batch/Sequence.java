@@ -2,6 +2,7 @@ package millrace.engine.batch;
 
 import millrace.engine.FinishReason;
 import millrace.engine.kv.PageTable;
+import millrace.engine.kv.PrefixKey;
 import org.jspecify.annotations.Nullable;
 
 /// One request's progress: its tokens, how many of them the KV pages hold, and the facts for its result.
@@ -11,8 +12,9 @@ import org.jspecify.annotations.Nullable;
 ///            0          computed ▲                    ▲ length
 /// ```
 ///
-/// `computed == length − 1` is a sequence that decodes; anything less is prefill. After a preemption `computed` is 0 and
-/// the tokens, generated ones included, are computed again. Only [#cancel] may be called from other threads.
+/// `computed == length − 1` is a sequence that decodes; anything less is prefill. After a preemption `computed` is 0
+/// and the tokens, generated ones included, are computed again where the prefix index has lost them. Only [#cancel] may
+/// be called from other threads.
 final class Sequence {
     final String id;
     final Work work;
@@ -20,11 +22,15 @@ final class Sequence {
     final long deadlineMs;
     final long submittedNanos;
     final int promptLength;
+    final PrefixKey prefix;
     private final int[] tokens;
     private int length;
 
-    /// Order of submission, set by the scheduler; the rank among equal priorities.
+    /// Order of submission, set by the scheduler.
     long ticket;
+
+    /// Priority less the age of the world at submission, see [Scheduler]; set by the scheduler, higher is better.
+    long standing;
 
     /// Tokens whose keys and values the pages hold.
     int computed;
@@ -36,6 +42,11 @@ final class Sequence {
 
     int steps;
     int recomputedSteps;
+
+    /// Prompt tokens that came from the prefix index before the first [#rewind] that gave up a step.
+    int cachedPromptTokens;
+
+    private boolean rewound;
     int maxBatch;
     boolean numericGuard = true;
     int numericFailures;
@@ -44,13 +55,23 @@ final class Sequence {
     long lastTokenNanos = -1;
     private volatile boolean cancelled;
 
+    /// @param cacheSalt with whom it may share pages: those with an equal salt
     /// @param maxNewTokens room for generated tokens
-    Sequence(String id, int[] prompt, int maxNewTokens, int priority, long deadlineMs, long submittedNanos, Work work) {
+    Sequence(
+            String id,
+            int[] prompt,
+            int maxNewTokens,
+            int priority,
+            long deadlineMs,
+            String cacheSalt,
+            long submittedNanos,
+            Work work) {
         this.id = id;
         this.priority = priority;
         this.deadlineMs = deadlineMs;
         this.submittedNanos = submittedNanos;
         this.work = work;
+        prefix = new PrefixKey(cacheSalt);
         promptLength = prompt.length;
         tokens = java.util.Arrays.copyOf(prompt, prompt.length + maxNewTokens);
         length = prompt.length;
@@ -92,13 +113,39 @@ final class Sequence {
         return nowMs >= deadlineMs ? FinishReason.DEADLINE : null;
     }
 
-    /// Whether `this` runs before `other` and is preempted after it: higher priority, then earlier submission.
+    /// Whether `this` runs before `other` and is preempted after it. A total order that never changes.
     boolean outranks(Sequence other) {
-        return priority != other.priority ? priority > other.priority : ticket < other.ticket;
+        if (standing != other.standing) {
+            return standing > other.standing;
+        }
+        return deadlineMs != other.deadlineMs ? deadlineMs < other.deadlineMs : ticket < other.ticket;
     }
 
-    /// Gives its pages back; everything is computed again later.
+    /// The most of its first pages that need not be computed: the last token always is, and every position whose logits
+    /// are still wanted.
+    int reusablePages(int pageTokens) {
+        int tokens = length - 1;
+        if (work.wanted() == StepPlan.Logits.ALL) {
+            tokens = Math.min(tokens, delivered);
+        }
+        return tokens / pageTokens;
+    }
+
+    /// Takes up computing behind pages from the index.
+    void skip(int tokens) {
+        if (!rewound) {
+            cachedPromptTokens += Math.min(tokens, Math.max(0, promptLength - computed));
+        }
+        computed += tokens;
+    }
+
+    /// Gives its pages back; what the index does not keep of them is computed again later.
     void rewind() {
+        if (steps == 0 && !rewound) {
+            cachedPromptTokens = 0;
+        } else {
+            rewound = true;
+        }
         if (pages != null) {
             pages.release();
             pages = null;

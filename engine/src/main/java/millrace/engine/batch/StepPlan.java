@@ -62,6 +62,10 @@ public final class StepPlan {
             throw new IllegalArgumentException("step plan: expected at most " + pages.length + " segments and 1 to "
                     + (token.length - rowCount) + " more rows, got segment " + segments + " with " + count + " rows");
         }
+        if (start < table.sealedTokens()) {
+            throw new IllegalArgumentException("step plan: expected rows behind the " + table.sealedTokens()
+                    + " tokens that are sealed, got position " + start);
+        }
         int s = segments++;
         pages[s] = table;
         firstRow[s] = rowCount;

@@ -3,7 +3,7 @@
 /// ```
 ///  submitted ──▶ WAITING ──admit──▶ RUNNING: prefill chunks, then one token a step ──▶ ended
 ///                   ▲                  │
-///                   └────preempted─────┘  pages released, computed again later from its tokens: the same bits
+///                   └────preempted─────┘  pages released, computed again later if the index lost them: same bits
 /// ```
 @NullMarked
 package millrace.engine.batch;

@@ -4,18 +4,30 @@ import java.lang.foreign.Arena;
 import java.util.Arrays;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Memory;
+import org.jspecify.annotations.Nullable;
 
 /// A fixed number of pages, cut from a budget of bytes; that none is free is a value, not an exception.
 ///
+/// ```
+///  free ──allocate──▶ held by 1 ──share──▶ held by n ──free, n times──▶ free, or idle if its index keeps it
+///    ▲                                        ▲                               │
+///    └──────────────── evicted ───────────────┼───────────────────────────────┤
+///                                             └────────────share──────────────┘
+/// ```
+///
 /// Memory is taken in slabs of about 32 MiB when their first page is handed out, so that a large budget costs nothing
-/// until it is used. Pages that were freed are handed out again first, the latest first: it is the warmest.
+/// until it is used. Pages that were freed are handed out again first, the latest first: it is the warmest. When there
+/// are none, and none is new, the page of the [PrefixIndex] that was idle longest goes: idle pages count as free.
 ///
 /// Each page has an epoch that changes whenever the page is handed out: two holders of the same page at different
-/// times never agree on (page, epoch).
+/// times never agree on (page, epoch), except those who share it.
 ///
 /// One thread at a time allocates and frees; [#freePages] may be read by any.
 public final class PagePool implements AutoCloseable {
     private static final long SLAB_BYTES = 32L << 20;
+
+    /// A milliard of tokens; more would only make tables about pages large.
+    private static final int MAX_PAGES = 1 << 26;
 
     /// Returned by [#allocate] when no page is free.
     static final int NONE = -1;
@@ -26,15 +38,16 @@ public final class PagePool implements AutoCloseable {
     private final Arena arena = Arena.ofShared();
     private final long[] slabs;
     private final int[] epochs;
-    private final boolean[] held;
+    private final int[] holders;
     private int[] freed = new int[16];
     private int freedCount;
     private int neverUsed;
+    private @Nullable PrefixIndex index;
     private volatile int free;
 
     /// @param budgetBytes the most bytes that pages may take; at least one page must fit
     public PagePool(KvLayout layout, long budgetBytes) {
-        long pages = Math.min(budgetBytes / layout.pageBytes(), Integer.MAX_VALUE - 16);
+        long pages = Math.min(budgetBytes / layout.pageBytes(), MAX_PAGES);
         if (pages < 1) {
             throw new IllegalArgumentException(
                     "KV cache: expected a budget of at least %d bytes (one page of %d tokens), got %d"
@@ -45,8 +58,29 @@ public final class PagePool implements AutoCloseable {
         pagesPerSlab = (int) Math.max(1, Math.min(pages, SLAB_BYTES / layout.pageBytes()));
         slabs = new long[(pageCount + pagesPerSlab - 1) / pagesPerSlab];
         epochs = new int[pageCount];
-        held = new boolean[pageCount];
+        holders = new int[pageCount];
         free = pageCount;
+    }
+
+    /// Lets sequences that begin alike share full pages from now on; before any page was handed out.
+    ///
+    /// @param identity names all that the bytes of a page depend on, tokens and salt apart: model, KV format, arithmetic
+    public PrefixIndex openIndex(String identity) {
+        return openIndex(ChainHash.sha256(identity));
+    }
+
+    PrefixIndex openIndex(ChainHash hash) {
+        if (index != null || neverUsed > 0) {
+            throw new IllegalStateException("KV cache: expected one index, opened before the first page is handed out");
+        }
+        PrefixIndex created = new PrefixIndex(this, hash);
+        index = created;
+        return created;
+    }
+
+    /// The index of shared pages, or null if pages are not shared.
+    public @Nullable PrefixIndex index() {
+        return index;
     }
 
     public KvLayout layout() {
@@ -57,6 +91,7 @@ public final class PagePool implements AutoCloseable {
         return pageCount;
     }
 
+    /// Pages that nobody holds, idle ones of the index included.
     public int freePages() {
         return free;
     }
@@ -76,7 +111,7 @@ public final class PagePool implements AutoCloseable {
         return (tokens + CacheShape.TOKENS - 1) / CacheShape.TOKENS;
     }
 
-    /// A page that nobody holds, or [#NONE]. What it contains is undefined.
+    /// A page that nobody else holds, or [#NONE]. What it contains is undefined.
     int allocate() {
         int page;
         if (freedCount > 0) {
@@ -86,24 +121,49 @@ public final class PagePool implements AutoCloseable {
             slab(page);
             neverUsed++;
         } else {
-            return NONE;
+            page = index == null ? NONE : index.evict();
+            if (page == NONE) {
+                return NONE;
+            }
         }
-        held[page] = true;
+        holders[page] = 1;
         epochs[page]++;
         setFree(-1);
         return page;
     }
 
+    /// One more holder of a page that its index has.
+    void share(int page) {
+        if (holders[page]++ == 0) {
+            setFree(-1);
+        }
+    }
+
+    /// One holder less.
     void free(int page) {
-        if (!held[page]) {
+        if (holders[page] == 0) {
             throw new IllegalStateException("KV cache: page " + page + " was freed twice");
         }
-        held[page] = false;
+        if (--holders[page] > 0) {
+            return;
+        }
+        setFree(1);
+        if (index == null || !index.keeps(page)) {
+            recycle(page);
+        }
+    }
+
+    /// Makes a page that nobody holds and no index keeps the next to be handed out.
+    void recycle(int page) {
         if (freedCount == freed.length) {
             freed = Arrays.copyOf(freed, 2 * freedCount);
         }
         freed[freedCount++] = page;
-        setFree(1);
+    }
+
+    /// How many tables hold the page.
+    int holders(int page) {
+        return holders[page];
     }
 
     /// How often the page was handed out, modulo 2³².

@@ -31,7 +31,7 @@ class BatchLoopTest {
     private final FakeModel model = new FakeModel(8);
     private final PagePool pool = new PagePool(LAYOUT, 100 * LAYOUT.pageBytes());
     private final BatchLoop loop = new BatchLoop(
-            model, pool, new Vocabulary(new FakeTokenizer(), Set.of()), StepClock.system(), new BatchLoop.Limits(4, 16, 8));
+            model, pool, new Vocabulary(new FakeTokenizer(), Set.of()), StepClock.system(), new BatchLoop.Limits(4, 16, 8, 2_000));
 
     @AfterEach
     void close() {

@@ -42,7 +42,8 @@ class SchedulerChurnTest {
         model.spoilt = step -> step == spoiltStep;
         List<Ends> all = new ArrayList<>();
         try (var pool = new PagePool(LAYOUT, pages * LAYOUT.pageBytes())) {
-            var scheduler = new Scheduler(model, pool, clock, batch, 1 + random.nextInt(30), batch + 3);
+            var scheduler = new Scheduler(
+                    model, pool, clock, new BatchLoop.Limits(batch, 1 + random.nextInt(30), batch + 3, random.nextInt(3)));
             var sampler = new Sampler(FakeModel.VOCAB);
             List<Sequence> sequences = new ArrayList<>();
             for (int step = 0; step < 400 || !scheduler.idle(); step++) {
@@ -76,14 +77,14 @@ class SchedulerChurnTest {
         int priority = random.nextInt(3);
         if (random.nextInt(5) == 0) {
             var work = new ScoringWork(random.nextBoolean(), FakeModel.VOCAB, ends, () -> {});
-            return new Sequence(id, prompt, 0, priority, deadlineMs, 0, work);
+            return new Sequence(id, prompt, 0, priority, deadlineMs, "", 0, work);
         }
         int maxNewTokens = 1 + random.nextInt(30);
         var request = new GenerationRequest(
                 id, new PromptInput.Text(""), Sampling.GREEDY, maxNewTokens, List.of("ab"), deadlineMs, priority);
         var vocabulary = new Vocabulary(new FakeTokenizer(), Set.of(FakeTokenizer.END));
         var work = new GenerationWork(request, sampler, vocabulary, ends, clock, () -> {});
-        return new Sequence(id, prompt, maxNewTokens, priority, deadlineMs, 0, work);
+        return new Sequence(id, prompt, maxNewTokens, priority, deadlineMs, "", clock.nanos(), work);
     }
 
     private static final class Ends implements GenerationListener, ScoreListener {

@@ -7,32 +7,30 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.SplittableRandom;
 import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
-import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
 import millrace.engine.ScoreListener;
-import millrace.engine.kv.KvLayout;
-import millrace.engine.kv.PagePool;
-import millrace.engine.sampling.Sampler;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 
 class SchedulerTest {
-    private static final KvLayout LAYOUT = KvLayout.grouped(KvFormat.F32, 1, 1, 16);
-
-    private final List<PagePool> pools = new ArrayList<>();
-    private final ManualClock clock = new ManualClock();
+    private final List<Bench> benches = new ArrayList<>();
 
     @AfterEach
     void close() {
-        pools.forEach(PagePool::close);
+        benches.forEach(Bench::close);
+    }
+
+    private Bench bench(int maxBatch, int chunk, int pages) {
+        Bench bench = new Bench(maxBatch, chunk, pages, false, 2_000);
+        benches.add(bench);
+        return bench;
     }
 
     // -------------------------------------------------------------------------------------------------- same tokens
@@ -50,14 +48,14 @@ class SchedulerTest {
             int batch = 1 + random.nextInt(17);
             int chunk = 1 + random.nextInt(40);
             int pages = 6 + random.nextInt(20);
-            var bench = new Bench(batch, chunk, pages);
-            List<Listener> listeners = bench.submit(requests);
+            var bench = bench(batch, chunk, pages);
+            List<Bench.Run> listeners = bench.submit(requests);
             bench.runToTheEnd(5_000);
             for (int i = 0; i < sequences; i++) {
                 GenerationResult result = listeners.get(i).end();
                 assertThat(result.tokenIds())
                         .as("round %d of seed 5: batch %d, chunk %d, pages %d", round, batch, chunk, pages)
-                        .isEqualTo(expected(requests.get(i)));
+                        .isEqualTo(Bench.expected(requests.get(i)));
                 assertThat(listeners.get(i).deltas.toString()).isEqualTo(result.text());
                 assertThat(result.transcript().maxBatch()).isBetween(1, batch);
                 assertThat(result.transcript().numericGuard()).isTrue();
@@ -68,16 +66,16 @@ class SchedulerTest {
 
     @Test
     void preemptsTheYoungestAndComputesItAgain() {
-        var bench = new Bench(3, 64, 6);
+        var bench = bench(3, 64, 6);
         // Each grows from one page to three: nine pages where there are six.
         List<GenerationRequest> requests = List.of(unended("old", 0), unended("middle", 100), unended("young", 200));
-        List<Listener> listeners = bench.submit(requests);
+        List<Bench.Run> listeners = bench.submit(requests);
         bench.runToTheEnd(1_000);
         assertThat(bench.scheduler.preemptions()).isPositive();
         assertThat(listeners.get(0).end().transcript().recomputedSteps()).isZero();
         assertThat(listeners.get(2).end().transcript().recomputedSteps()).isPositive();
         for (int i = 0; i < 3; i++) {
-            assertThat(listeners.get(i).end().tokenIds()).isEqualTo(expected(requests.get(i)));
+            assertThat(listeners.get(i).end().tokenIds()).isEqualTo(Bench.expected(requests.get(i)));
         }
         assertThat(bench.order).containsExactly("old", "middle", "young");
     }
@@ -86,7 +84,7 @@ class SchedulerTest {
 
     @Test
     void decodesShareTheStepWithChunksOfSeveralPrompts() {
-        var bench = new Bench(4, 8, 20);
+        var bench = bench(4, 8, 20);
         bench.submit(List.of(greedy("a", 1, 3, 20)));
         bench.scheduler.step();
         bench.submit(List.of(greedy("b", 2, 5, 20), greedy("c", 3, 9, 20)));
@@ -101,7 +99,7 @@ class SchedulerTest {
 
     @Test
     void higherPriorityIsAdmittedFirst() {
-        var bench = new Bench(1, 64, 20);
+        var bench = bench(1, 64, 20);
         bench.submit(List.of(
                 greedy("low", 1, 3, 2, -1), greedy("first", 2, 3, 2, 0), greedy("second", 3, 3, 2, 0),
                 greedy("high", 4, 3, 2, 9)));
@@ -111,7 +109,7 @@ class SchedulerTest {
 
     @Test
     void neverRunsMoreThanMaxBatch() {
-        var bench = new Bench(2, 64, 50);
+        var bench = bench(2, 64, 50);
         bench.submit(List.of(greedy("a", 1, 3, 5), greedy("b", 2, 3, 5), greedy("c", 3, 3, 5)));
         bench.runToTheEnd(100);
         assertThat(bench.model.steps).allSatisfy(step -> assertThat(step.rows()).hasSizeLessThanOrEqualTo(2));
@@ -123,29 +121,29 @@ class SchedulerTest {
     void endsWithTheStopTokenWhichIsCountedButNotShown() {
         int seed = seedWhere(tokens -> tokens.indexOf(FakeTokenizer.END) == 4);
         GenerationRequest request = greedy("r", seed, 4, 30);
-        var bench = new Bench(1, 64, 20);
-        Listener listener = bench.submit(List.of(request)).getFirst();
+        var bench = bench(1, 64, 20);
+        Bench.Run listener = bench.submit(List.of(request)).getFirst();
         bench.runToTheEnd(100);
         GenerationResult result = listener.end();
         assertThat(result.reason()).isEqualTo(FinishReason.STOP);
         assertThat(result.tokenIds()).hasSize(5).endsWith(FakeTokenizer.END);
         assertThat(result.usage().completionTokens()).isEqualTo(5);
         assertThat(result.usage().promptTokens()).isEqualTo(4);
-        assertThat(result.text()).isEqualTo(new FakeTokenizer().decode(ints(result.tokenIds())));
+        assertThat(result.text()).isEqualTo(new FakeTokenizer().decode(result.tokenIds().stream().mapToInt(i -> i).toArray()));
     }
 
     @Test
     void endsAtAStopStringThatSpansTokens() {
         GenerationRequest plain = greedy("r", 11, 4, 12);
-        var bench = new Bench(1, 64, 20);
-        Listener listener = bench.submit(List.of(plain)).getFirst();
+        var bench = bench(1, 64, 20);
+        Bench.Run listener = bench.submit(List.of(plain)).getFirst();
         bench.runToTheEnd(100);
         String text = listener.end().text();
         assertThat(text.length()).isGreaterThan(8);
         String stop = text.substring(3, 7);
         GenerationRequest stopped = new GenerationRequest(
                 "s", plain.input(), Sampling.GREEDY, 12, List.of("never", stop), Long.MAX_VALUE, 0);
-        Listener again = bench.submit(List.of(stopped)).getFirst();
+        Bench.Run again = bench.submit(List.of(stopped)).getFirst();
         bench.runToTheEnd(100);
         assertThat(again.end().text()).isEqualTo(text.substring(0, text.indexOf(stop)));
         assertThat(again.deltas.toString()).isEqualTo(again.end().text());
@@ -154,20 +152,21 @@ class SchedulerTest {
 
     @Test
     void endsAtTheDeadlineWhileRunningAndWhileWaiting() {
-        var bench = new Bench(1, 64, 20);
+        var bench = bench(1, 64, 20);
         GenerationRequest running = new GenerationRequest(
                 "running", ids(1, 4), Sampling.GREEDY, 50, List.of(), 1_000, 0);
         GenerationRequest waiting = new GenerationRequest(
                 "waiting", ids(2, 4), Sampling.GREEDY, 50, List.of(), 900, 0);
-        List<Listener> listeners = bench.submit(List.of(running, waiting));
+        List<Bench.Run> listeners = new ArrayList<>(bench.submit(List.of(running)));
         bench.scheduler.step();
+        listeners.addAll(bench.submit(List.of(waiting)));
         bench.scheduler.step();
-        clock.epochMs = 900;
+        bench.clock.epochMs = 900;
         bench.scheduler.step();
         assertThat(listeners.get(1).end().reason()).isEqualTo(FinishReason.DEADLINE);
         assertThat(listeners.get(1).end().tokenIds()).isEmpty();
-        assertThat(listeners.get(0).result).isNull();
-        clock.epochMs = 1_000;
+        assertThat(listeners.get(0).ended()).isFalse();
+        bench.clock.epochMs = 1_000;
         bench.scheduler.step();
         assertThat(listeners.get(0).end().reason()).isEqualTo(FinishReason.DEADLINE);
         assertThat(listeners.get(0).end().tokenIds()).hasSize(3);
@@ -177,12 +176,10 @@ class SchedulerTest {
 
     @Test
     void endsWhenCancelled() {
-        var bench = new Bench(2, 64, 20);
-        Listener listener = new Listener(bench.order, "c");
-        Sequence sequence = bench.sequence(greedy("c", 1, 4, 50), listener);
-        bench.scheduler.submit(sequence);
+        var bench = bench(2, 64, 20);
+        Bench.Run listener = bench.submit(greedy("c", 1, 4, 50));
         bench.scheduler.step();
-        sequence.cancel();
+        listener.sequence.cancel();
         bench.scheduler.step();
         assertThat(listener.end().reason()).isEqualTo(FinishReason.CANCELLED);
         assertThat(listener.end().tokenIds()).hasSize(1);
@@ -191,11 +188,11 @@ class SchedulerTest {
 
     @Test
     void timingsComeFromTheClock() {
-        var bench = new Bench(1, 64, 20);
-        clock.nanos = 1_000;
-        bench.model.beforeStep = () -> clock.nanos += 10;
-        Listener listener = bench.submit(List.of(greedy("t", 21, 4, 3))).getFirst();
-        clock.nanos += 500;
+        var bench = bench(1, 64, 20);
+        bench.clock.nanos = 1_000;
+        bench.model.beforeStep = () -> bench.clock.nanos += 10;
+        Bench.Run listener = bench.submit(List.of(greedy("t", 21, 4, 3))).getFirst();
+        bench.clock.nanos += 500;
         bench.runToTheEnd(100);
         assertThat(listener.end().timings().queuedNanos()).isEqualTo(500);
         assertThat(listener.end().timings().firstTokenNanos()).isEqualTo(510);
@@ -206,21 +203,21 @@ class SchedulerTest {
 
     @Test
     void computesAgainWhenLogitsWereSpoiltOnce() {
-        var bench = new Bench(1, 64, 20);
+        var bench = bench(1, 64, 20);
         bench.model.spoilt = step -> step == 2;
         GenerationRequest request = greedy("n", 1, 4, 8);
-        Listener listener = bench.submit(List.of(request)).getFirst();
+        Bench.Run listener = bench.submit(List.of(request)).getFirst();
         bench.runToTheEnd(100);
-        assertThat(listener.end().tokenIds()).isEqualTo(expected(request));
+        assertThat(listener.end().tokenIds()).isEqualTo(Bench.expected(request));
         assertThat(listener.end().transcript().numericGuard()).isFalse();
         assertThat(listener.end().transcript().recomputedSteps()).isEqualTo(3);
     }
 
     @Test
     void failsWhenLogitsAreSpoiltAgain() {
-        var bench = new Bench(2, 64, 20);
+        var bench = bench(2, 64, 20);
         bench.model.spoilt = step -> true;
-        Listener listener = bench.submit(List.of(greedy("n", 1, 4, 8))).getFirst();
+        Bench.Run listener = bench.submit(List.of(greedy("n", 1, 4, 8))).getFirst();
         bench.runToTheEnd(100);
         assertThat(listener.end().reason()).isEqualTo(FinishReason.FAILED);
         assertThat(listener.end().errorCode()).isEqualTo("ENGINE_NUMERIC");
@@ -235,12 +232,12 @@ class SchedulerTest {
     void scoresEveryPositionOnceWhateverTheChunks() {
         for (int chunk : new int[] {1, 3, 7, 100}) {
             for (int pages : new int[] {4, 30}) {
-                var bench = new Bench(4, chunk, pages);
+                var bench = bench(4, chunk, pages);
                 bench.submit(List.of(greedy("other", 1, 20, 40)));
                 int[] ids = new SplittableRandom(8).ints(40, 0, FakeModel.VOCAB).toArray();
                 Scores scores = new Scores();
                 bench.scheduler.submit(new Sequence(
-                        "score", ids, 0, 0, Long.MAX_VALUE, 0,
+                        "score", ids, 0, 0, Long.MAX_VALUE, "", 0,
                         new ScoringWork(true, FakeModel.VOCAB, scores, () -> {})));
                 bench.runToTheEnd(1_000);
                 assertThat(scores.reason).isEqualTo(FinishReason.LENGTH);
@@ -256,10 +253,10 @@ class SchedulerTest {
 
     @Test
     void scoresTheLastPosition() {
-        var bench = new Bench(1, 3, 20);
+        var bench = bench(1, 3, 20);
         Scores scores = new Scores();
         bench.scheduler.submit(new Sequence(
-                "score", new int[] {5, 6, 7, 8}, 0, 0, Long.MAX_VALUE, 0,
+                "score", new int[] {5, 6, 7, 8}, 0, 0, Long.MAX_VALUE, "", 0,
                 new ScoringWork(false, FakeModel.VOCAB, scores, () -> {})));
         bench.runToTheEnd(10);
         assertThat(scores.rows).containsOnlyKeys(3);
@@ -268,7 +265,7 @@ class SchedulerTest {
 
     @Test
     void namesTheSequenceThatDoesNotFitThePool() {
-        var bench = new Bench(1, 64, 2);
+        var bench = bench(1, 64, 2);
         bench.submit(List.of(greedy("big", 1, 33, 2)));
         assertThatThrownBy(() -> bench.runToTheEnd(100))
                 .hasMessage("scheduler: sequence big with 33 tokens does not fit 2 pages of 16 tokens");
@@ -276,7 +273,7 @@ class SchedulerTest {
 
     @Test
     void aListenerThatThrowsLosesOnlyItsOwnGeneration() {
-        var bench = new Bench(2, 64, 20);
+        var bench = bench(2, 64, 20);
         GenerationListener broken = new GenerationListener() {
             @Override
             public void onDelta(String text) {
@@ -290,82 +287,12 @@ class SchedulerTest {
         };
         GenerationRequest good = greedy("good", 2, 4, 8);
         bench.scheduler.submit(bench.sequence(greedy("bad", 1, 4, 8), broken));
-        Listener listener = bench.submit(List.of(good)).getFirst();
+        Bench.Run listener = bench.submit(List.of(good)).getFirst();
         bench.runToTheEnd(100);
-        assertThat(listener.end().tokenIds()).isEqualTo(expected(good));
+        assertThat(listener.end().tokenIds()).isEqualTo(Bench.expected(good));
     }
 
     // -------------------------------------------------------------------------------------------------- helpers
-
-    private final class Bench {
-        final FakeModel model;
-        final PagePool pool;
-        final Scheduler scheduler;
-        final Sampler sampler = new Sampler(FakeModel.VOCAB);
-        final List<String> order = new ArrayList<>();
-
-        Bench(int maxBatch, int chunk, int pages) {
-            int logitRows = maxBatch + 2;
-            model = new FakeModel(logitRows);
-            pool = new PagePool(LAYOUT, pages * LAYOUT.pageBytes());
-            pools.add(pool);
-            scheduler = new Scheduler(model, pool, clock, maxBatch, chunk, logitRows);
-        }
-
-        List<Listener> submit(List<GenerationRequest> requests) {
-            List<Listener> listeners = new ArrayList<>();
-            for (GenerationRequest request : requests) {
-                Listener listener = new Listener(order, request.id());
-                scheduler.submit(sequence(request, listener));
-                listeners.add(listener);
-            }
-            return listeners;
-        }
-
-        Sequence sequence(GenerationRequest request, GenerationListener listener) {
-            var vocabulary = new Vocabulary(new FakeTokenizer(), Set.of(FakeTokenizer.END));
-            int[] prompt = ints(((PromptInput.TokenIds) request.input()).ids());
-            return new Sequence(
-                    request.id(), prompt, request.maxNewTokens(), request.priority(), request.deadlineMs(), clock.nanos,
-                    new GenerationWork(request, sampler, vocabulary, listener, clock, () -> {}));
-        }
-
-        void runToTheEnd(int mostSteps) {
-            for (int i = 0; !scheduler.idle(); i++) {
-                assertThat(i).as("steps").isLessThan(mostSteps);
-                scheduler.step();
-            }
-        }
-    }
-
-    private static final class Listener implements GenerationListener {
-        final StringBuilder deltas = new StringBuilder();
-        final List<String> order;
-        final String id;
-        @Nullable GenerationResult result;
-
-        Listener(List<String> order, String id) {
-            this.order = order;
-            this.id = id;
-        }
-
-        @Override
-        public void onDelta(String text) {
-            deltas.append(text);
-        }
-
-        @Override
-        public void onEnd(GenerationResult end) {
-            assertThat(result).as("second end").isNull();
-            result = end;
-            order.add(id);
-        }
-
-        GenerationResult end() {
-            assertThat(result).as("end of " + id).isNotNull();
-            return java.util.Objects.requireNonNull(result);
-        }
-    }
 
     private static final class Scores implements ScoreListener {
         final Map<Integer, float[]> rows = new HashMap<>();
@@ -380,21 +307,6 @@ class SchedulerTest {
         @Override
         public void onEnd(FinishReason end, @Nullable String errorCode, @Nullable String errorMessage) {
             reason = end;
-        }
-    }
-
-    private static final class ManualClock implements StepClock {
-        long nanos;
-        long epochMs;
-
-        @Override
-        public long nanos() {
-            return nanos;
-        }
-
-        @Override
-        public long epochMs() {
-            return epochMs;
         }
     }
 
@@ -418,7 +330,7 @@ class SchedulerTest {
     /// 10 tokens whose completion has all of its 36 tokens; the first seed from `seed` on.
     private static GenerationRequest unended(String id, int seed) {
         GenerationRequest request = greedy(id, seed, 10, 36);
-        return expected(request).size() == 36 ? request : unended(id, seed + 1);
+        return Bench.expected(request).size() == 36 ? request : unended(id, seed + 1);
     }
 
     private static PromptInput ids(int seed, int count) {
@@ -428,36 +340,10 @@ class SchedulerTest {
 
     private static int seedWhere(java.util.function.Predicate<List<Integer>> wanted) {
         for (int seed = 0; seed < 10_000; seed++) {
-            if (wanted.test(expected(greedy("probe", seed, 4, 30)))) {
+            if (wanted.test(Bench.expected(greedy("probe", seed, 4, 30)))) {
                 return seed;
             }
         }
         throw new IllegalStateException("no such seed");
-    }
-
-    /// The completion by its definition: one token after the other, nothing cached, nobody else there.
-    private static List<Integer> expected(GenerationRequest request) {
-        List<Integer> tokens = new ArrayList<>(((PromptInput.TokenIds) request.input()).ids());
-        int prompt = tokens.size();
-        var sampler = new Sampler(FakeModel.VOCAB);
-        var text = new StopStrings(request.stop());
-        var decoder = new millrace.engine.tokenizer.IncrementalDecoder(new FakeTokenizer());
-        for (int step = 0; step < request.maxNewTokens(); step++) {
-            int token = sampler.sample(
-                    FakeModel.logitsAfter(tokens), 0, request.sampling(), ints(tokens), tokens.size(), step);
-            tokens.add(token);
-            if (token == FakeTokenizer.END) {
-                break;
-            }
-            text.append(decoder.append(token));
-            if (text.stopped()) {
-                break;
-            }
-        }
-        return tokens.subList(prompt, tokens.size());
-    }
-
-    private static int[] ints(List<Integer> list) {
-        return list.stream().mapToInt(i -> i).toArray();
     }
 }

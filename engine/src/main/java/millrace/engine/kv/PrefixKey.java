@@ -1,0 +1,41 @@
+package millrace.engine.kv;
+
+import java.util.Arrays;
+
+/// The names of one sequence's full pages in a [PrefixIndex], computed as far as they were asked for. It outlives a
+/// preemption, as tokens are only ever appended. Used by one thread at a time.
+public final class PrefixKey {
+    private final String salt;
+    private long[] chain = new long[0];
+
+    /// Names beyond h₀.
+    private int pages;
+
+    /// @param salt who may share pages with the sequence: those with an equal salt
+    public PrefixKey(String salt) {
+        this.salt = salt;
+    }
+
+    String salt() {
+        return salt;
+    }
+
+    /// Computes the names up to that of the page.
+    void reach(ChainHash hash, int page, int[] tokens) {
+        if (chain.length == 0) {
+            chain = hash.root(salt);
+        }
+        if (ChainHash.WORDS * (page + 2) > chain.length) {
+            chain = Arrays.copyOf(chain, Math.max(ChainHash.WORDS * (page + 2), 2 * chain.length));
+        }
+        while (pages <= page) {
+            hash.next(chain, pages, tokens, pages * PrefixIndex.TOKENS);
+            pages++;
+        }
+    }
+
+    /// Word of the page's name.
+    long word(int page, int i) {
+        return chain[ChainHash.WORDS * (page + 1) + i];
+    }
+}
