@@ -24,10 +24,6 @@
 #define ONCE static __attribute__((noinline))
 /* Register tiles are arrays that exist in registers only when every loop over them is unrolled. */
 #define UNROLL _Pragma("GCC unroll 32")
-/* Makes a pointer opaque, so that what is loaded through it is loaded again. The compiler would rather keep dozens of
- * broadcast inputs across panels, and spill them. */
-#define RELOAD(pointer) __asm__("" : "+r"(pointer))
-
 #define MILLRACE_JOIN2(a, b) a##_##b
 #define MILLRACE_JOIN(a, b) MILLRACE_JOIN2(a, b)
 /* A function's name for the instruction set that is being compiled, given by build.sh: avx512, avx2. */

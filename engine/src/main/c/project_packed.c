@@ -100,7 +100,7 @@ INLINE void prefetch_block(const char *block) {
 
 /* A few rows. Panel by panel, so that a block that is flagged costs its own panel alone; the processor overlaps them. */
 INLINE void packed_tile(int panels, int rows, cursor *c, int64_t cols, const float *x, int64_t stride, float *out) {
-    f16 acc[4][DENSE_ROWS];
+    f16 acc[4][4];
     UNROLL for (int p = 0; p < panels; p++) {
         UNROLL for (int r = 0; r < rows; r++) {
             acc[p][r] = f_zero();
@@ -110,10 +110,6 @@ INLINE void packed_tile(int panels, int rows, cursor *c, int64_t cols, const flo
     for (int64_t b = 0; b < whole; b++) {
         UNROLL for (int p = 0; p < panels; p++) {
             f16 w[BLOCK_DEPTHS];
-            const float *xb = x + b * BLOCK_DEPTHS;
-            if (rows > 4) {
-                RELOAD(xb);
-            }
             prefetch_block(c[p].blocks + b * BLOCK_BYTES);
             if (__builtin_expect(flagged(&c[p], b), 0)) {
                 decode_block(&c[p], b, &c[p].escapes, w);
@@ -122,7 +118,7 @@ INLINE void packed_tile(int panels, int rows, cursor *c, int64_t cols, const flo
             }
             UNROLL for (int i = 0; i < BLOCK_DEPTHS; i++) {
                 UNROLL for (int r = 0; r < rows; r++) {
-                    acc[p][r] = f_fma(w[i], f_all(xb[r * stride + i]), acc[p][r]);
+                    acc[p][r] = f_fma(w[i], f_all(x[r * stride + b * BLOCK_DEPTHS + i]), acc[p][r]);
                 }
             }
         }

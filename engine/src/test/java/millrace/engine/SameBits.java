@@ -43,6 +43,9 @@ public final class SameBits {
         assertSame(expected, "vector, all together, 2 threads", config("vector", 2, requests.size(), 256));
         assertSame(expected, "vector, 5 together, chunks of 7", config("vector", 2, 5, 7));
         assertSame(expected, "vector, 2 together, chunks of 1", config("vector", 1, 2, 1));
+        // Native where the library is.
+        assertSame(expected, "auto, all together, 2 threads", config("auto", 2, requests.size(), 256));
+        assertSame(expected, "auto, alone, chunks of 5", config("auto", 1, 1, 5));
         Outcome preempted = run("vector, preempted", config("vector", 2, requests.size(), 16).withKvBytes(7 * pageBytes()));
         assertThat(preempted.recomputedSteps).as("steps computed again").isPositive();
         assertThat(preempted).as("vector, preempted").isEqualTo(expected);

@@ -77,8 +77,11 @@ final class InvarianceTest {
     void backendsShouldNotChangeBits(String model, KvFormat format) {
         int[] ids = Arrays.copyOf(IDS, 19);
         try (ModelRun scalar = ModelRun.open(MODELS.get(model), "scalar", 2, format);
-                ModelRun vector = ModelRun.open(MODELS.get(model), "vector", 1, format)) {
-            assertThat(bits(vector.all(ids, 6))).isDeepEqualTo(bits(scalar.all(ids, ids.length)));
+                ModelRun vector = ModelRun.open(MODELS.get(model), "vector", 1, format);
+                ModelRun fastest = ModelRun.open(MODELS.get(model), "auto", 2, format)) {
+            int[][] expected = bits(scalar.all(ids, ids.length));
+            assertThat(bits(vector.all(ids, 6))).as("vector").isDeepEqualTo(expected);
+            assertThat(bits(fastest.all(ids, 9))).as("the fastest: native where the library is").isDeepEqualTo(expected);
         }
     }
 
