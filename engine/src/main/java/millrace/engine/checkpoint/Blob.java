@@ -37,7 +37,7 @@ import millrace.engine.weights.StoredTensor;
 ///
 /// @param tables see above
 /// @param header bytes before the payload
-record Blob(WeightFormat format, int rows, int cols, int tables, long payload, long header) {
+public record Blob(WeightFormat format, int rows, int cols, int tables, long payload, long header) {
     private static final ValueLayout.OfInt WORD =
             ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
     private static final ValueLayout.OfLong LONG =
@@ -59,7 +59,7 @@ record Blob(WeightFormat format, int rows, int cols, int tables, long payload, l
     /// Reads and checks the header.
     ///
     /// @throws InvalidModelException `MODEL_PACKED`
-    static Blob of(StoredTensor tensor) {
+    public static Blob of(StoredTensor tensor) {
         String name = tensor.name();
         MemorySegment data = tensor.data();
         if (data.byteSize() < FIXED + 4 || data.get(WORD, 0) != MAGIC) {
@@ -112,7 +112,7 @@ record Blob(WeightFormat format, int rows, int cols, int tables, long payload, l
     /// Checks every chunk and unpacks, by the kernels' threads.
     ///
     /// @throws InvalidModelException `MODEL_PACKED`
-    Matrix read(StoredTensor tensor, Kernels kernels, Arena arena) {
+    public Matrix read(StoredTensor tensor, Kernels kernels, Arena arena) {
         MemorySegment body = tensor.data().asSlice(header);
         int chunks = (int) ((payload + CHUNK - 1) / CHUNK);
         kernels.forEach(chunks, chunk -> {
@@ -196,7 +196,7 @@ record Blob(WeightFormat format, int rows, int cols, int tables, long payload, l
     // --------------------------------------------------------------------------------------------------- writing
 
     /// The bytes of a matrix, in memory of the arena.
-    static MemorySegment write(Matrix matrix, Arena arena) {
+    public static MemorySegment write(Matrix matrix, Arena arena) {
         boolean packed = matrix.format() == WeightFormat.PACKED;
         int panels = matrix.panels();
         int tables = !packed ? 0 : oneTable(matrix) ? 1 : panels;

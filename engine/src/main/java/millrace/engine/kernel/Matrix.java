@@ -175,6 +175,11 @@ public final class Matrix {
             return values;
         }
 
+        /// Element `(row, col)`, exactly.
+        public float number(int row, int col) {
+            return value(row, col);
+        }
+
         private float value(long row, long col) {
             long i = first + row * rowStride + col * colStride;
             return switch (dtype) {

@@ -153,7 +153,7 @@ public record TensorExpectation(String name, List<Long> shape) {
     }
 
     /// Whether it is a matrix of a linear layer, of the embedding or of a router.
-    boolean matrix() {
+    public boolean matrix() {
         return shape.size() == 2;
     }
 
@@ -163,7 +163,7 @@ public record TensorExpectation(String name, List<Long> shape) {
     }
 
     /// The matrix's tensors, checked.
-    LinearTensor open(LinearTensors tensors) {
+    public LinearTensor open(LinearTensors tensors) {
         return tensors.open(name, linear(), Math.toIntExact(shape.get(0)), Math.toIntExact(shape.get(1)));
     }
 

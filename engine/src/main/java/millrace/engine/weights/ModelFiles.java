@@ -6,7 +6,9 @@ import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.channels.FileChannel;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
@@ -355,6 +357,16 @@ public final class ModelFiles implements AutoCloseable {
             lines.append(file.sha256()).append("  ").append(file.bytes()).append("  ").append(file.name()).append('\n');
         }
         return "sha256:" + Sha256.hex(lines.toString().getBytes(StandardCharsets.UTF_8));
+    }
+
+    /// SHA-256 of a file, hexadecimal.
+    public static String sha256(Path file) {
+        try (Arena mapped = Arena.ofShared();
+                FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            return Sha256.hex(channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size(), mapped));
+        } catch (IOException e) {
+            throw unreadable(file.toString(), e);
+        }
     }
 
     /// Refuses a model that is not the pinned one.

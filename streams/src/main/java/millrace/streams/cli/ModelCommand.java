@@ -19,8 +19,8 @@ import picocli.CommandLine.Spec;
 @Command(
         name = "model",
         mixinStandardHelpOptions = true,
-        description = "Looks into checkpoints.",
-        subcommands = ModelCommand.Inspect.class)
+        description = "Looks into checkpoints and packs them.",
+        subcommands = {ModelCommand.Inspect.class, PackCommand.class})
 final class ModelCommand implements Callable<Integer> {
     @Spec
     CommandSpec spec;
