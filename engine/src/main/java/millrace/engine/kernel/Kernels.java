@@ -13,7 +13,12 @@ import org.jspecify.annotations.Nullable;
 ///
 /// | operation | order of each result                                                      | error                    |
 /// |-----------|---------------------------------------------------------------------------|--------------------------|
-/// | project   | from 0, `acc = fma(w[o][k], x[k], acc)`, k ascending; then `+ bias[o]`    | `γₙ₊₁ (Σ│w·x│ + │bias│)` |
+/// | project,  | from 0, `acc = fma(w[o][k], x[k], acc)`, k ascending; then `+ bias[o]`    | `γₙ₊₁ (Σ│w·x│ + │bias│)` |
+/// | plain     |                                                                           |                          |
+/// | project,  | from 0, for each group g of columns, ascending: from 0, `part =           | `γₘ₊₁ (Σ│s·c·x│ +        |
+/// | grouped   | fma(code[o][k], x[k], part)`, k ascending within the group;               | │bias│)`, m = columns of |
+/// |           | `acc = fma(scale[o][g], part, acc)`; then `+ bias[o]`                     | a group + groups         |
+/// | embed     | plain: the weight; grouped: `code · scale`, one multiplication            | 0; `u`                   |
 /// | rmsNorm   | 16 partial sums of squares by fma, partial l takes i ≡ l mod 16           | `(γₙ/₁₆₊₅ / 2 + 3u) │y│` |
 /// |           | ascending, pairwise tree; scale `1 / √(sum / n + ε)` in F64, rounded once;|                          |
 /// |           | `(x[i] · scale) · w[i]`                                                   |                          |
@@ -24,6 +29,9 @@ import org.jspecify.annotations.Nullable;
 /// |           | 0, `acc = fma(e[t], v[t][d], acc)`, t ascending; `acc · (1 / sum)`        |                          |
 /// | combine   | from 0, `acc = fma(weight, y, acc)`, ascending by expert; then `+ shared` | `γₖ₊₁ Σ│weight · y│`     |
 /// | add       | one addition                                                              | `u`                      |
+///
+/// [WeightFormat] says which formats are plain and which are grouped. A packed weight is the BF16 number that it holds,
+/// so that its products have the bits of BF16's. Activations are F32 with every format.
 ///
 /// The tree over 16 partials adds partial `l + 8` to `l` for l < 8, then `l + 4` to `l` for l < 4, then 2, then 1.
 /// NaN and infinities follow IEEE 754 through the same operations; the payload of a NaN is not defined.
