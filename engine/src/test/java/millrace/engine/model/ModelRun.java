@@ -2,6 +2,7 @@ package millrace.engine.model;
 
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Map;
 import millrace.engine.KvFormat;
 import millrace.engine.batch.StepPlan;
 import millrace.engine.batch.StepPlan.Logits;
@@ -21,19 +22,29 @@ public final class ModelRun implements AutoCloseable {
     private final Transformer transformer;
     private final StepPlan plan = new StepPlan(32, MAX_ROWS);
 
-    private ModelRun(Path dir, String backendName, int threads, KvFormat format) {
+    private ModelRun(Path dir, String backendName, int threads, KvFormat format, WeightTargets targets) {
         backend = Backend.open(backendName, threads);
         try (ModelFiles files = ModelFiles.open(dir)) {
             config = ModelConfig.read(files);
             TensorExpectation.check(config, files);
-            weights = ModelWeights.load(config, files, backend.kernels());
+            weights = ModelWeights.load(config, files, backend.kernels(), targets);
         }
         pool = new PagePool(Transformer.kvLayout(config, format), 64 << 20);
         transformer = new Transformer(config, weights, pool, backend.kernels(), MAX_ROWS, MAX_ROWS);
     }
 
     public static ModelRun open(Path dir, String backendName, int threads, KvFormat format) {
-        return new ModelRun(dir, backendName, threads, format);
+        return new ModelRun(dir, backendName, threads, format, WeightTargets.STORED);
+    }
+
+    /// The same with weights in another format, by its id.
+    public static ModelRun open(Path dir, String backendName, int threads, KvFormat format, String weights) {
+        return new ModelRun(dir, backendName, threads, format, WeightTargets.of(weights));
+    }
+
+    /// Bytes of the matrices by format.
+    public Map<String, Long> bytesByFormat() {
+        return weights.bytesByFormat();
     }
 
     public ModelConfig config() {
