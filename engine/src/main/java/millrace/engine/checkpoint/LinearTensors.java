@@ -119,7 +119,7 @@ public final class LinearTensors {
 
     private LinearTensor fp8(String weight, int rows, int cols, int blockRows, int blockCols) {
         quantised(weight, weight + quantization.scaleSuffix());
-        StoredTensor codes = tensor(weight, Set.of(DType.F8_E4M3), "F8_E4M3", rows, cols);
+        StoredTensor codes = tensor(weight, Set.of(DType.F8_E4M3), DType.F8_E4M3.name(), rows, cols);
         int down = (rows + blockRows - 1) / blockRows;
         int across = (cols + blockCols - 1) / blockCols;
         StoredTensor scales = files.tensor(weight + quantization.scaleSuffix());
