@@ -3,11 +3,8 @@ package millrace.streams.bench;
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Consumer;
 import millrace.schemas.Prompt;
 import millrace.streams.InferenceService;
@@ -18,8 +15,6 @@ import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.registry.AvroEncoder;
 import millrace.streams.registry.AvroSerdeConfig;
 import millrace.streams.registry.SchemaRegistryClient;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
@@ -66,8 +61,8 @@ public final class ServiceBench {
         String out = config.string("topics.completions");
         try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
                 KafkaProducer<byte[], byte[]> producer = clients.producer();
-                Watch input = new Watch(clients, in);
-                Watch output = new Watch(clients, out)) {
+                ArrivalWatch input = new ArrivalWatch(clients, in);
+                ArrivalWatch output = new ArrivalWatch(clients, out)) {
             AvroEncoder<Prompt> encoder =
                     AvroEncoder.open(registry, Prompt.class, in + "-value", AvroSerdeConfig.of(config.registry()));
             progress.accept("warm-up");
@@ -88,7 +83,7 @@ public final class ServiceBench {
 
     private static Spread[] steady(
             KafkaProducer<byte[], byte[]> producer, AvroEncoder<Prompt> encoder, String topic,
-            Watch input, Watch output, String prefix, int count, int rate) {
+            ArrivalWatch input, ArrivalWatch output, String prefix, int count, int rate) {
         long[] sent = new long[count];
         input.expect(prefix, count);
         output.expect(prefix, count);
@@ -110,7 +105,7 @@ public final class ServiceBench {
     }
 
     private static double flood(
-            KafkaProducer<byte[], byte[]> producer, AvroEncoder<Prompt> encoder, String topic, Watch output, String prefix, int count) {
+            KafkaProducer<byte[], byte[]> producer, AvroEncoder<Prompt> encoder, String topic, ArrivalWatch output, String prefix, int count) {
         output.expect(prefix, count);
         long start = System.nanoTime();
         for (int i = 0; i < count; i++) {
@@ -123,82 +118,5 @@ public final class ServiceBench {
     private static ProducerRecord<byte[], byte[]> record(AvroEncoder<Prompt> encoder, String topic, String id) {
         Prompt prompt = Prompt.newBuilder().setRequestId(id).setPrompt("What is the two-letter code for France? " + id).build();
         return new ProducerRecord<>(topic, id.getBytes(StandardCharsets.UTF_8), encoder.encode(prompt));
-    }
-
-    /// Notes when the record of each key arrives at a committed reader.
-    private static final class Watch implements AutoCloseable {
-        private final KafkaConsumer<byte[], byte[]> consumer;
-        private final Map<String, Long> arrivals = new ConcurrentHashMap<>();
-        private final Map<String, Integer> expected = new HashMap<>();
-        private final Thread thread;
-        private volatile boolean stop;
-
-        Watch(KafkaClients clients, String topic) {
-            consumer = clients.reader(topic);
-            consumer.seekToEnd(consumer.assignment());
-            consumer.assignment().forEach(consumer::position);
-            thread = new Thread(this::read, "bench-watch-" + topic);
-            thread.start();
-        }
-
-        private void read() {
-            while (!stop) {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(50))) {
-                    long now = System.nanoTime();
-                    if (arrivals.putIfAbsent(new String(record.key(), StandardCharsets.UTF_8), now) != null) {
-                        throw new IllegalStateException("answered twice: " + new String(record.key(), StandardCharsets.UTF_8));
-                    }
-                }
-            }
-        }
-
-        void expect(String prefix, int count) {
-            expected.put(prefix, count);
-        }
-
-        private long[] await(String prefix) {
-            int count = expected.get(prefix);
-            long[] at = new long[count];
-            long until = System.nanoTime() + Duration.ofMinutes(2).toNanos();
-            for (int i = 0; i < count; i++) {
-                Long arrival = arrivals.get(prefix + "-" + i);
-                while (arrival == null) {
-                    if (System.nanoTime() > until) {
-                        throw new IllegalStateException("no completion of " + prefix + "-" + i + " within 2 minutes");
-                    }
-                    java.util.concurrent.locks.LockSupport.parkNanos(1_000_000);
-                    arrival = arrivals.get(prefix + "-" + i);
-                }
-                at[i] = arrival;
-            }
-            return at;
-        }
-
-        long[] latencies(String prefix, long[] sent) {
-            long[] at = await(prefix);
-            for (int i = 0; i < at.length; i++) {
-                at[i] -= sent[i];
-            }
-            return at;
-        }
-
-        long lastArrival(String prefix) {
-            long last = Long.MIN_VALUE;
-            for (long at : await(prefix)) {
-                last = Math.max(last, at);
-            }
-            return last;
-        }
-
-        @Override
-        public void close() {
-            stop = true;
-            try {
-                thread.join();
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-            consumer.close();
-        }
     }
 }

@@ -1,0 +1,309 @@
+package millrace.engine;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.stream.IntStream;
+import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.Backend;
+import millrace.engine.kernel.CacheBatch;
+import millrace.engine.kernel.CacheShape;
+import millrace.engine.kernel.DType;
+import millrace.engine.kernel.Kernels;
+import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.Memory;
+import millrace.engine.kernel.Projections;
+import millrace.engine.kernel.Rows;
+import millrace.engine.kv.KvLayout;
+
+/// The kernels that read memory, each alone: products with one matrix in every weight format, and attention over a long
+/// cache in every KV format, on every backend.
+///
+/// A pass reads memory that the passes before it have pushed out of the caches: matrices and caches lie there in many
+/// copies, which are read in turn. Which passes run, and in which order, is the caller's choice: so variants can take
+/// turns, and a change of the machine's mood meets all of them.
+public final class KernelBench implements AutoCloseable {
+    private static final int[] BATCHES = {1, 2, 4, 8, 16, 32};
+    private static final int MOST_ROWS = BATCHES[BATCHES.length - 1];
+    /// A single row is soon done: it reads more at a time.
+    private static final long PASS_BYTES_SINGLE = 128L << 20;
+
+    private static final long PASS_BYTES = 32L << 20;
+    private static final long ROTATION_BYTES = 512L << 20;
+
+    private static final int HEADS = 32;
+    private static final int KV_HEADS = 8;
+    private static final int HEAD_DIM = 128;
+    /// Latent attention as Kimi K2 has it.
+    private static final int LATENT_HEADS = 64;
+
+    private static final int RANK = 512;
+    private static final int NOPE_DIM = 128;
+    private static final int ROPE_DIM = 64;
+
+    /// How large the operands are.
+    ///
+    /// @param rows of the matrix
+    /// @param cols of the matrix
+    /// @param tokens in the cache, a multiple of 16
+    public record Size(int rows, int cols, int tokens) {
+        public static final Size FULL = new Size(7168, 4096, 32_768);
+        public static final Size QUICK = new Size(7168, 4096, 8_192);
+
+        public Size {
+            if (rows < 1 || cols < 1 || tokens < CacheShape.TOKENS || tokens % CacheShape.TOKENS != 0) {
+                throw new IllegalArgumentException("kernel bench: " + rows + " x " + cols + ", " + tokens + " tokens");
+            }
+        }
+    }
+
+    /// One thing to measure.
+    ///
+    /// @param bench `gemv` (one row), `gemm` or `attention`
+    /// @param format of the weights, in attention of the cache
+    /// @param shape of the operands
+    /// @param batch rows of the product; 1 in attention
+    /// @param bytes that a pass reads at least: weights with their scales, or the cache
+    /// @param flops of a pass, two for a multiply-add
+    /// @param tokens rows that a pass gets through
+    public record Case(
+            String bench, String backend, String format, String shape, int batch, long bytes, long flops, double tokens) {}
+
+    private interface Pass {
+        void run();
+    }
+
+    private final Arena arena = Arena.ofShared();
+    private final List<Backend> backends = new ArrayList<>();
+    private final List<Case> cases = new ArrayList<>();
+    private final List<Pass> passes = new ArrayList<>();
+    private final long rotationBytes;
+
+    /// @param names backends, as far as they can be had here
+    /// @param threads 0 takes one per processor
+    public KernelBench(List<String> names, int threads, Size size) {
+        rotationBytes = Math.min(ROTATION_BYTES, FreeMemory.bytes() / 16);
+        try {
+            names.forEach(name -> backends.add(Backend.open(name, threads)));
+            products(size);
+            for (KvFormat format : KvFormat.values()) {
+                grouped(format, size.tokens());
+                latent(format, size.tokens());
+            }
+        } catch (RuntimeException | Error e) {
+            close();
+            throw e;
+        }
+    }
+
+    public List<Case> cases() {
+        return List.copyOf(cases);
+    }
+
+    /// Runs one pass of a case and returns how long it took.
+    public double seconds(int index) {
+        long start = System.nanoTime();
+        passes.get(index).run();
+        return (System.nanoTime() - start) / 1e9;
+    }
+
+    @Override
+    public void close() {
+        backends.forEach(Backend::close);
+        arena.close();
+    }
+
+    // -------------------------------------------------------------------------------------------------- products
+
+    private void products(Size size) {
+        Map<WeightFormat, List<Matrix>> matrices = new EnumMap<>(WeightFormat.class);
+        try (Arena temporary = Arena.ofShared()) {
+            MemorySegment values = normal(temporary, size.rows(), size.cols());
+            Matrix.Source source = Matrix.Source.rowMajor(DType.BF16, values, size.rows(), size.cols());
+            for (WeightFormat format : WeightFormat.values()) {
+                matrices.put(format, copies(backends.getFirst().kernels().pack(source, format, arena)));
+            }
+        }
+        Rows x = random(MOST_ROWS, size.cols());
+        Rows y = Rows.allocate(MOST_ROWS, size.rows());
+        for (Backend backend : backends) {
+            for (int batch : BATCHES) {
+                matrices.forEach((format, copies) -> product(backend, format, copies, x, y, batch));
+            }
+        }
+    }
+
+    private void product(Backend backend, WeightFormat format, List<Matrix> copies, Rows x, Rows y, int batch) {
+        Matrix first = copies.getFirst();
+        long bytes = first.data().byteSize();
+        int perPass = (int) Math.clamp(
+                Math.ceilDiv(batch == 1 ? PASS_BYTES_SINGLE : PASS_BYTES, bytes), 1, copies.size());
+        var list = new Projections(1);
+        var next = new int[1];
+        passes.add(() -> {
+            for (int i = 0; i < perPass; i++) {
+                Matrix matrix = copies.get(next[0]++ % copies.size());
+                backend.kernels().project(list.clear().add(y, matrix, null, x, batch));
+            }
+        });
+        long flops = 2L * first.rows() * first.cols() * batch * perPass;
+        cases.add(new Case(
+                batch == 1 ? "gemv" : "gemm",
+                backend.name(),
+                format.id(),
+                first.rows() + " x " + first.cols(),
+                batch,
+                bytes * perPass,
+                flops,
+                (double) batch * perPass));
+    }
+
+    /// The matrix and as many copies as the caches cannot hold.
+    private List<Matrix> copies(Matrix matrix) {
+        List<Matrix> all = new ArrayList<>(List.of(matrix));
+        long bytes = matrix.data().byteSize();
+        while (all.size() * bytes < rotationBytes) {
+            MemorySegment data = Memory.allocate(arena, bytes, "the weights");
+            data.copyFrom(matrix.data());
+            all.add(over(data, matrix));
+        }
+        return all;
+    }
+
+    private static Matrix over(MemorySegment data, Matrix matrix) {
+        if (matrix.format() != WeightFormat.PACKED) {
+            return Matrix.of(matrix.format(), matrix.rows(), matrix.cols(), data);
+        }
+        int panels = matrix.panels();
+        long[] offsets = new long[panels + 1];
+        boolean[] raw = new boolean[panels];
+        for (int p = 0; p < panels; p++) {
+            offsets[p] = matrix.panelOffset(p);
+            raw[p] = matrix.rawPanel(p);
+        }
+        offsets[panels] = data.byteSize();
+        return Matrix.of(WeightFormat.PACKED, matrix.rows(), matrix.cols(), data, offsets, raw);
+    }
+
+    /// Weights as trained ones nearly are: normally distributed, of variance 1 / cols.
+    private static MemorySegment normal(Arena arena, int rows, int cols) {
+        MemorySegment values = Memory.allocate(arena, 2L * rows * cols, "the weights");
+        double deviation = 1 / Math.sqrt(cols);
+        IntStream.range(0, rows).parallel().forEach(row -> {
+            var random = new SplittableRandom(row);
+            for (long i = (long) row * cols; i < (row + 1L) * cols; i++) {
+                int bits = Float.floatToRawIntBits((float) (random.nextGaussian() * deviation));
+                values.setAtIndex(ValueLayout.JAVA_SHORT, i, (short) (bits + 0x7fff + (bits >>> 16 & 1) >>> 16));
+            }
+        });
+        return values;
+    }
+
+    private static Rows random(int rows, int width) {
+        Rows all = Rows.allocate(rows, width);
+        var random = new SplittableRandom(7);
+        for (int i = 0; i < all.values().length; i++) {
+            all.values()[i] = (float) random.nextGaussian();
+        }
+        return all;
+    }
+
+    // -------------------------------------------------------------------------------------------------- attention
+
+    private void grouped(KvFormat format, int tokens) {
+        KvLayout layout;
+        try {
+            layout = KvLayout.grouped(format, 1, KV_HEADS, HEAD_DIM);
+        } catch (IllegalArgumentException e) {
+            return; // not a format of this kind of cache
+        }
+        if (!(layout.shape() instanceof CacheShape.Grouped shape)) {
+            return;
+        }
+        Rows keys = random(CacheShape.TOKENS, KV_HEADS * HEAD_DIM);
+        List<long[]> caches = caches(layout, tokens, (kernels, batch) ->
+                kernels.store(shape, batch, 0, KV_HEADS, keys, keys));
+        Rows q = random(1, HEADS * HEAD_DIM);
+        Rows out = Rows.allocate(1, HEADS * HEAD_DIM);
+        float scale = (float) (1 / Math.sqrt(HEAD_DIM));
+        long flops = 4L * HEADS * HEAD_DIM * tokens;
+        String name = "grouped, " + HEADS + " heads on " + KV_HEADS + " of " + HEAD_DIM + ", " + tokens + " tokens";
+        for (Backend backend : backends) {
+            attention(backend, format, layout, tokens, caches, name, flops, batch ->
+                    backend.kernels().attend(shape, batch, 0, HEADS, KV_HEADS, scale, q, out));
+        }
+    }
+
+    private void latent(KvFormat format, int tokens) {
+        KvLayout layout;
+        try {
+            layout = KvLayout.latent(format, 1, RANK, ROPE_DIM);
+        } catch (IllegalArgumentException e) {
+            return; // not a format of this kind of cache
+        }
+        if (!(layout.shape() instanceof CacheShape.Latent shape)) {
+            return;
+        }
+        Rows latents = random(CacheShape.TOKENS, RANK);
+        Rows ropes = random(CacheShape.TOKENS, ROPE_DIM);
+        List<long[]> caches = caches(layout, tokens, (kernels, batch) -> kernels.store(shape, batch, 0, latents, ropes));
+        Rows latentQ = random(1, LATENT_HEADS * RANK);
+        Rows q = random(1, LATENT_HEADS * (NOPE_DIM + ROPE_DIM));
+        Rows out = Rows.allocate(1, LATENT_HEADS * RANK);
+        float scale = (float) (1 / Math.sqrt(NOPE_DIM + ROPE_DIM));
+        long flops = 2L * LATENT_HEADS * (2 * RANK + ROPE_DIM) * tokens;
+        String name = "latent, " + LATENT_HEADS + " heads, " + RANK + " + " + ROPE_DIM + ", " + tokens + " tokens";
+        for (Backend backend : backends) {
+            attention(backend, format, layout, tokens, caches, name, flops, batch ->
+                    backend.kernels().attend(shape, batch, 0, LATENT_HEADS, scale, latentQ, q, out));
+        }
+    }
+
+    private interface Store {
+        void into(Kernels kernels, CacheBatch batch);
+    }
+
+    private interface Attend {
+        void over(CacheBatch batch);
+    }
+
+    private void attention(
+            Backend backend, KvFormat format, KvLayout layout, int tokens, List<long[]> caches, String shape, long flops,
+            Attend attend) {
+        List<CacheBatch> batches = caches.stream().map(pages -> {
+            var batch = new CacheBatch(1);
+            batch.add(pages, pages.length, 0, 1, tokens - 1);
+            return batch;
+        }).toList();
+        var next = new int[1];
+        passes.add(() -> attend.over(batches.get(next[0]++ % batches.size())));
+        long bytes = (long) tokens / CacheShape.TOKENS * layout.pageBytes();
+        cases.add(new Case("attention", backend.name(), format.id(), shape, 1, bytes, flops, 1));
+    }
+
+    /// Addresses of the pages of as many caches as the processor's cannot hold. All pages hold the same 16 tokens: what
+    /// they hold does not matter for the time.
+    private List<long[]> caches(KvLayout layout, int tokens, Store store) {
+        int pages = tokens / CacheShape.TOKENS;
+        long page = layout.pageBytes();
+        int count = (int) Math.max(1, Math.ceilDiv(rotationBytes, pages * page));
+        MemorySegment memory = Memory.allocate(arena, count * pages * page, "the KV cache");
+        long first = memory.address();
+        var batch = new CacheBatch(1);
+        batch.add(new long[] {first}, 1, 0, CacheShape.TOKENS, 0);
+        store.into(backends.getFirst().kernels(), batch);
+        for (long i = 1; i < (long) count * pages; i++) {
+            MemorySegment.copy(memory, 0, memory, i * page, page);
+        }
+        return IntStream.range(0, count)
+                .mapToObj(c -> IntStream.range(0, pages)
+                        .mapToLong(p -> first + ((long) c * pages + p) * page)
+                        .toArray())
+                .toList();
+    }
+}

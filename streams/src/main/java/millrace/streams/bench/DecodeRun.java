@@ -1,0 +1,128 @@
+package millrace.streams.bench;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
+import java.util.stream.Collectors;
+import millrace.engine.Engine;
+import millrace.engine.FinishReason;
+import millrace.engine.GenerationListener;
+import millrace.engine.GenerationRequest;
+import millrace.engine.GenerationResult;
+import millrace.engine.PromptInput;
+import org.jspecify.annotations.Nullable;
+
+/// Timed generations on an engine.
+final class DecodeRun {
+    private static final int VOCABULARY = 250;
+    /// Prompt tokens of a step, as the engine has it by default, and tokens that a cached prompt still computes.
+    private static final int CHUNK = 256;
+
+    private static final int PAGE = 16;
+
+    private DecodeRun() {}
+
+    /// Tokens per second while `batch` sequences decode together; NaN if one of them ended too early to tell.
+    ///
+    /// Sequences start one after another. So time is taken from the first token of the one that started last to the last
+    /// token of the one that ended first: in between, every step is a step of the whole batch.
+    ///
+    /// @param uncached whether the prompts have to be computed, so that the first sequences wait longer for the last
+    static double tokensPerSecond(Engine engine, int batch, int context, int steps, boolean uncached) {
+        int waiting = 2 + (uncached ? Math.ceilDiv(batch * context, CHUNK) : batch * PAGE / CHUNK);
+        List<Clock> clocks = new ArrayList<>();
+        CountDownLatch open = new CountDownLatch(batch);
+        for (int sequence = 0; sequence < batch; sequence++) {
+            Clock clock = new Clock(open);
+            clocks.add(clock);
+            var request = GenerationRequest.greedy("decode " + sequence, prompt(context, sequence), steps + waiting);
+            engine.submit(engine.prepare(request), clock);
+        }
+        await(open);
+        clocks.forEach(Clock::check);
+        long start = clocks.stream().mapToLong(Clock::first).max().orElseThrow();
+        long end = clocks.stream().mapToLong(Clock::last).min().orElseThrow();
+        List<Long> together = clocks.stream().filter(Clock::complete).findFirst()
+                .map(clock -> clock.between(start, end)).orElse(List.of());
+        int count = together.size() - 1;
+        if (count < Math.min(3, steps)) {
+            return Double.NaN;
+        }
+        return batch * count / ((together.getLast() - together.getFirst()) / 1e9);
+    }
+
+    /// Tokens of a prompt over the time to its first token.
+    static double prefillTokensPerSecond(Engine engine, int tokens, int round) {
+        GenerationResult result = Run.all(engine, List.of(
+                GenerationRequest.greedy("prefill", prompt(tokens, 1_000 + round), 1))).getFirst();
+        return tokens / ((result.timings().firstTokenNanos() - result.timings().queuedNanos()) / 1e9);
+    }
+
+    /// A prompt of ids that every vocabulary has and that end nothing; equal numbers give equal prompts.
+    private static PromptInput prompt(int tokens, int number) {
+        return new PromptInput.TokenIds(
+                new SplittableRandom(number).ints(tokens, 1, VOCABULARY).boxed().collect(Collectors.toList()));
+    }
+
+    private static void await(CountDownLatch open) {
+        try {
+            open.await();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while measuring", e);
+        }
+    }
+
+    /// When the tokens of one sequence came, as far as each completed a character.
+    private static final class Clock implements GenerationListener {
+        private final List<Long> nanos = new ArrayList<>();
+        private final CountDownLatch open;
+        private volatile @Nullable GenerationResult result;
+        private int tokens;
+
+        Clock(CountDownLatch open) {
+            this.open = open;
+        }
+
+        @Override
+        public void onDelta(String text) {
+            nanos.add(System.nanoTime());
+        }
+
+        @Override
+        public void onEnd(GenerationResult ended) {
+            result = ended;
+            open.countDown();
+        }
+
+        void check() {
+            GenerationResult ended = result;
+            if (ended == null || ended.reason() == FinishReason.FAILED) {
+                throw new IllegalStateException("a generation failed: "
+                        + (ended == null ? "no end" : ended.errorCode() + ": " + ended.errorMessage()));
+            }
+            tokens = ended.tokenIds().size() - (ended.reason() == FinishReason.STOP ? 1 : 0);
+            if (nanos.isEmpty()) {
+                nanos.add(0L);
+            }
+        }
+
+        /// Whether every token was seen.
+        boolean complete() {
+            return nanos.size() == tokens;
+        }
+
+        List<Long> between(long start, long end) {
+            return nanos.stream().filter(at -> at >= start && at <= end).toList();
+        }
+
+        long first() {
+            return nanos.getFirst();
+        }
+
+        long last() {
+            return nanos.getLast();
+        }
+    }
+}

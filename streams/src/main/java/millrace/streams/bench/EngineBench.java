@@ -1,0 +1,284 @@
+package millrace.streams.bench;
+
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.function.Consumer;
+import millrace.engine.Engine;
+import millrace.engine.EngineConfig;
+import millrace.engine.KvFormat;
+import millrace.engine.ModelInspection;
+import millrace.engine.ReadBandwidth;
+import org.jspecify.annotations.Nullable;
+
+/// A whole model: prefill and decode in tokens per second, by weight format, KV format, batch and context.
+///
+/// The variants are engines that are open at the same time and take turns within a round, beside a loop that reads
+/// memory; what does not fit at once is measured in groups, each with the first variant for comparison.
+public final class EngineBench {
+    /// One engine to measure.
+    ///
+    /// @param weights one of [EngineConfig#WEIGHT_FORMATS]
+    /// @param kv id of a KV format, or `auto`
+    /// @param batches that it is measured with; empty takes all
+    public record Variant(String backend, String weights, String kv, List<Integer> batches) {
+        public Variant {
+            batches = List.copyOf(batches);
+        }
+    }
+
+    /// @param label the model's name in results
+    /// @param context prompt tokens of every sequence before its decode is measured
+    /// @param prefill tokens of the prompt whose prefill is measured, 0 for none
+    /// @param steps of decode that a round measures, at batch 1; larger batches take fewer
+    public record Settings(
+            Path model, String label, List<Variant> variants, List<Integer> batches, List<Integer> contexts, int prefill,
+            int steps, int rounds, int threads) {
+        public Settings {
+            variants = List.copyOf(variants);
+            batches = List.copyOf(batches);
+            contexts = List.copyOf(contexts);
+        }
+    }
+
+    private static final int PAGE = 16;
+    private static final long READ_BYTES = 1L << 29;
+
+    private final Settings settings;
+    private final Consumer<String> progress;
+    private final ModelInspection model;
+
+    public EngineBench(Settings settings, Consumer<String> progress) {
+        this.settings = settings;
+        this.progress = progress;
+        this.model = ModelInspection.of(settings.model(), null);
+    }
+
+    public List<BenchResult> run() {
+        List<BenchResult> results = new ArrayList<>();
+        try (ReadBandwidth memory = new ReadBandwidth(settings.threads(), READ_BYTES)) {
+            for (List<Variant> group : groups()) {
+                List<BenchResult> measured = measure(group, memory);
+                if (!results.isEmpty()) {
+                    // The variant that every group has is reported as it was in the first.
+                    BenchResult first = results.getFirst();
+                    measured.removeIf(result -> sameVariant(result, first));
+                }
+                results.addAll(measured);
+            }
+        }
+        return results;
+    }
+
+    private static boolean sameVariant(BenchResult a, BenchResult b) {
+        return a.backend().equals(b.backend()) && a.format().equals(b.format())
+                && a.label("kv_format").equals(b.label("kv_format"));
+    }
+
+    // -------------------------------------------------------------------------------------------------- groups
+
+    /// The first variant, and as many others as fit beside it.
+    private List<List<Variant>> groups() {
+        List<Variant> variants = settings.variants();
+        long room = ProcessMemory.available() * 7 / 10;
+        List<List<Variant>> groups = new ArrayList<>();
+        List<Variant> group = new ArrayList<>(List.of(variants.getFirst()));
+        long taken = bytes(variants.getFirst());
+        for (Variant variant : variants.subList(1, variants.size())) {
+            if (taken + bytes(variant) > room && group.size() > 1) {
+                groups.add(group);
+                group = new ArrayList<>(List.of(variants.getFirst()));
+                taken = bytes(variants.getFirst());
+            }
+            group.add(variant);
+            taken += bytes(variant);
+        }
+        groups.add(group);
+        return groups;
+    }
+
+    private long bytes(Variant variant) {
+        double perWeight = switch (variant.weights()) {
+            case "packed" -> 1.6;
+            case "int8" -> 1.15;
+            case "int4" -> 0.65;
+            default -> 2.1;
+        };
+        return (long) (model.parameters() * perWeight) + kvBytes(variant);
+    }
+
+    private long kvBytes(Variant variant) {
+        String format = variant.kv().equals("auto") ? KvFormat.auto().id() : variant.kv();
+        ModelInspection.KvCost cost = model.kv().stream().filter(one -> one.format().equals(format)).findFirst()
+                .orElseThrow(() -> new IllegalArgumentException("KV format " + format + " is not one of this model's"));
+        long pagesEach = (longest() + 2 * PAGE) / PAGE + 1;
+        long sequences = most(batches(variant)) + 2L;
+        return pagesEach * sequences * cost.pageBytes() * 5 / 4;
+    }
+
+    /// Tokens of the longest sequence: a prompt, and what is generated while others are still on theirs.
+    private int longest() {
+        int context = most(settings.contexts());
+        int waiting = Math.ceilDiv(most(settings.batches()) * context, PAGE * PAGE);
+        return Math.max(context + settings.steps() + waiting + 4, settings.prefill() + 4);
+    }
+
+    private static int most(List<Integer> numbers) {
+        return numbers.stream().mapToInt(Integer::intValue).max().orElse(1);
+    }
+
+    private List<Integer> batches(Variant variant) {
+        return variant.batches().isEmpty() ? settings.batches() : variant.batches();
+    }
+
+    // -------------------------------------------------------------------------------------------------- rounds
+
+    private List<BenchResult> measure(List<Variant> variants, ReadBandwidth memory) {
+        List<OpenVariant> open = new ArrayList<>();
+        try {
+            for (Variant variant : variants) {
+                open.add(open(variant));
+            }
+            List<BenchResult> results = new ArrayList<>();
+            for (int context : settings.contexts()) {
+                for (int batch : settings.batches()) {
+                    results.addAll(decode(open, context, batch, memory));
+                }
+            }
+            if (settings.prefill() > 0) {
+                results.addAll(prefill(open));
+            }
+            for (BenchResult result : results) {
+                result.fact("peak_rss_bytes", ProcessMemory.peakResident());
+            }
+            return results;
+        } finally {
+            open.forEach(OpenVariant::close);
+        }
+    }
+
+    private OpenVariant open(Variant variant) {
+        progress.accept("%s: opening with weights %s, KV %s, backend %s".formatted(
+                settings.label(), variant.weights(), variant.kv(), variant.backend()));
+        EngineConfig config = EngineConfig.of(settings.model())
+                .withBackend(variant.backend())
+                .withWeightFormat(variant.weights())
+                .withKvFormat(KvFormat.ofIdOrAuto(variant.kv()))
+                .withKvBytes(kvBytes(variant))
+                .withThreads(settings.threads())
+                .withMaxBatch(most(batches(variant)))
+                .withMaxContext(Math.min(model.maxContext(), longest() + PAGE));
+        long before = ProcessMemory.resident();
+        long start = System.nanoTime();
+        Engine engine = Engine.openForIds(config);
+        double seconds = (System.nanoTime() - start) / 1e9;
+        return new OpenVariant(
+                settings.label(), variant, engine, model, batches(variant), seconds, Math.max(0, ProcessMemory.resident() - before));
+    }
+
+    private List<BenchResult> decode(List<OpenVariant> open, int context, int batch, ReadBandwidth memory) {
+        List<OpenVariant> active = open.stream().filter(one -> one.batches().contains(batch)).toList();
+        int steps = Math.max(4, settings.steps() / (batch >= 16 ? 4 : batch >= 4 ? 2 : 1));
+        List<BenchResult> results = new ArrayList<>();
+        for (OpenVariant one : active) {
+            results.add(one.result("decode", batch, threads()).label("context", Integer.toString(context)));
+        }
+        List<Integer> order = new ArrayList<>();
+        for (int i = 0; i < active.size(); i++) {
+            order.add(i);
+        }
+        for (int round = -1; round < settings.rounds(); round++) {
+            double[] rates = new double[active.size()];
+            double before = memory.bytesPerSecond();
+            Collections.rotate(order, 1);
+            for (int i : order) {
+                Engine engine = active.get(i).engine();
+                // The first time the prompts are computed; then they come out of the prefix cache, if there is one.
+                rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, round < 0 ? 4 : steps, round < 0);
+                if (Double.isNaN(rates[i])) {
+                    rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, steps, true);
+                }
+            }
+            double bandwidth = (before + memory.bytesPerSecond()) / 2;
+            for (int i = 0; round >= 0 && i < active.size(); i++) {
+                note(active, rates, i, batch, bandwidth, results.get(i));
+            }
+        }
+        report("decode, context " + context + ", batch " + batch, results);
+        return results;
+    }
+
+    private static void note(
+            List<OpenVariant> all, double[] rates, int index, int batch, double bandwidth, BenchResult result) {
+        if (Double.isNaN(rates[index])) {
+            return; // a sequence ended before its time
+        }
+        OpenVariant one = all.get(index);
+        result.sample("tokens_per_second", rates[index]);
+        double bytes = one.bytesPerStep(batch);
+        if (!Double.isNaN(bytes)) {
+            result.sample("gb_per_second", bytes * rates[index] / batch / 1e9);
+            result.sample("share_of_bandwidth", bytes * rates[index] / batch / bandwidth);
+        }
+        compare(all, rates, index, result);
+    }
+
+    private static void compare(List<OpenVariant> all, double[] rates, int index, BenchResult result) {
+        OpenVariant one = all.get(index);
+        for (int i = 0; i < rates.length; i++) {
+            OpenVariant other = all.get(i);
+            if (Double.isNaN(rates[i])) {
+                continue;
+            }
+            double ratio = rates[index] / rates[i];
+            boolean sameBackend = one.backend().equals(other.backend());
+            if (sameBackend && one.kv().equals(other.kv()) && other.format().equals("bf16")) {
+                result.sample("ratio_to_bf16", ratio);
+            }
+            if (sameBackend && one.format().equals(other.format()) && other.kv().equals("bf16") && !one.kv().equals("bf16")) {
+                result.sample("ratio_to_bf16_kv", ratio);
+            }
+            boolean sameFormats = one.format().equals(other.format()) && one.kv().equals(other.kv());
+            if (!sameBackend && sameFormats && other.backend().equals("native")) {
+                result.sample("ratio_to_native", ratio);
+            }
+        }
+    }
+
+    private List<BenchResult> prefill(List<OpenVariant> open) {
+        List<BenchResult> results = new ArrayList<>();
+        for (OpenVariant one : open) {
+            results.add(one.result("prefill", 1, threads()).label("context", Integer.toString(settings.prefill())));
+        }
+        int rounds = Math.min(3, settings.rounds());
+        for (int round = -1; round < rounds; round++) {
+            double[] rates = new double[open.size()];
+            for (int i = 0; i < rates.length; i++) {
+                int tokens = round < 0 ? Math.min(64, settings.prefill()) : settings.prefill();
+                rates[i] = DecodeRun.prefillTokensPerSecond(open.get(i).engine(), tokens, round);
+            }
+            for (int i = 0; round >= 0 && i < rates.length; i++) {
+                results.get(i).sample("tokens_per_second", rates[i]);
+                compare(open, rates, i, results.get(i));
+                results.get(i).sample("gflops", 2 * rates[i] * model.activeParameters() / 1e9);
+            }
+        }
+        report("prefill of " + settings.prefill(), results);
+        return results;
+    }
+
+    private int threads() {
+        return settings.threads() == 0 ? Runtime.getRuntime().availableProcessors() : settings.threads();
+    }
+
+    private void report(String what, List<BenchResult> results) {
+        StringBuilder line = new StringBuilder(settings.label()).append(": ").append(what).append(": ");
+        for (BenchResult result : results) {
+            @Nullable Samples rate = result.figure("tokens_per_second");
+            line.append(result.backend()).append(' ').append(result.format()).append(' ').append(result.label("kv_format"))
+                    .append(rate == null ? " nothing" : " %.1f".formatted(rate.median())).append("; ");
+        }
+        progress.accept(line.append("tokens/s").toString());
+    }
+}

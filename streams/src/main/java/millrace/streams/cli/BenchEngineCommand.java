@@ -1,0 +1,100 @@
+package millrace.streams.cli;
+
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import millrace.engine.DeveloperModels.RandomSpec;
+import millrace.engine.EngineConfig;
+import millrace.engine.KvFormat;
+import millrace.streams.bench.BenchResult;
+import millrace.streams.bench.EngineBench;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+
+/// A whole model.
+@Command(name = "engine", mixinStandardHelpOptions = true,
+        description = "Prefill and decode of a whole model, by weight format, KV format, batch and context, and the "
+                + "memory that it takes.")
+final class BenchEngineCommand implements Callable<Integer> {
+    @Mixin
+    BenchOptions options = new BenchOptions();
+
+    @Option(names = "--model", paramLabel = "MODEL", required = true,
+            description = "A checkpoint's directory, or random:ARCH:PARAMS with ARCH llama, glm4_moe or kimi_k2 and PARAMS "
+                    + "like 300m or 1b.")
+    String model = "";
+
+    @Option(names = "--keep", paramLabel = "DIR",
+            description = "Writes a random model there and leaves it; one that is there already is used again.")
+    @Nullable Path keep;
+
+    @Option(names = "--backends", paramLabel = "NAME", split = ",",
+            description = "auto (default), native, vector, scalar; more than one are compared.")
+    List<String> backends = List.of("auto");
+
+    @Option(names = "--weights", paramLabel = "FORMAT", split = ",",
+            description = "stored, bf16, packed, int8, int4; default: stored, of a random model all the others.")
+    @Nullable List<String> weights;
+
+    @Option(names = "--kv", paramLabel = "FORMAT", split = ",", description = "KV formats, or auto (default).")
+    List<String> kv = List.of("auto");
+
+    @Option(names = "--context", paramLabel = "N", split = ",",
+            description = "Prompt tokens before decode is measured (default: 64).")
+    List<String> contexts = List.of("64");
+
+    @Option(names = "--batch", paramLabel = "N", split = ",",
+            description = "Sequences that decode together (default: 1,2,4,8,16,32; with --quick 1,8,32).")
+    @Nullable List<String> batches;
+
+    @Option(names = "--prefill", paramLabel = "N",
+            description = "Tokens of the prompt whose prefill is measured, 0 for none (default: 512).")
+    int prefill = 512;
+
+    @Override
+    public Integer call() {
+        options.names("--backends", backends, List.of("auto", "native", "vector", "scalar"));
+        List<String> formats = weights != null ? weights
+                : RandomSpec.isRandom(model) ? List.of("bf16", "packed", "int8", "int4") : List.of("stored");
+        options.names("--weights", formats, EngineConfig.WEIGHT_FORMATS);
+        options.names("--kv", kv, KvFormat.ids());
+        List<Integer> lengths = options.numbers("--context", contexts, 1, 1 << 20);
+        List<Integer> counts = options.numbers("--batch",
+                batches != null ? batches : List.of((options.quick ? "1,8,32" : "1,2,4,8,16,32").split(",")), 1, 1024);
+        if (prefill < 0 || prefill > 1 << 20) {
+            throw options.wrong("--prefill: expected a whole number from 0 to 1048576, got \"" + prefill + "\"");
+        }
+        if (RandomSpec.isRandom(model)) {
+            try {
+                RandomSpec.parse(model);
+            } catch (IllegalArgumentException e) {
+                throw options.wrong("--model: " + e.getMessage());
+            }
+        }
+        return options.run((limits, progress) -> {
+            List<EngineBench.Variant> variants = new ArrayList<>();
+            for (String backend : options.backends(backends, limits)) {
+                for (String format : kv) {
+                    formats.forEach(weight -> variants.add(new EngineBench.Variant(backend, weight, format, List.of())));
+                }
+            }
+            try (BenchModel local = BenchModel.of(model, keep, progress)) {
+                return measure(options, local, variants, counts, lengths, prefill, progress);
+            }
+        });
+    }
+
+    static List<BenchResult> measure(
+            BenchOptions options, BenchModel model, List<EngineBench.Variant> variants, List<Integer> batches,
+            List<Integer> contexts, int prefill, java.util.function.Consumer<String> progress) {
+        return new EngineBench(
+                        new EngineBench.Settings(
+                                model.directory(), model.label(), variants, batches, contexts, prefill,
+                                options.quick ? 8 : 16, Math.min(5, options.rounds()), options.threads),
+                        progress)
+                .run();
+    }
+}

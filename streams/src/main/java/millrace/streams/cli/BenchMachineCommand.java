@@ -1,0 +1,20 @@
+package millrace.streams.cli;
+
+import java.util.List;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+
+/// The limits of this machine.
+@Command(name = "machine", mixinStandardHelpOptions = true,
+        description = "What this machine offers: processor, caches, backends, and how fast plain loops read memory and "
+                + "multiply and add.")
+final class BenchMachineCommand implements Callable<Integer> {
+    @Mixin
+    BenchOptions options = new BenchOptions();
+
+    @Override
+    public Integer call() {
+        return options.run((limits, progress) -> List.of());
+    }
+}

@@ -1,0 +1,94 @@
+package millrace.streams.cli;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
+
+@Timeout(180)
+class BenchCommandTest {
+    @TempDir
+    Path dir;
+
+    private final StringWriter out = new StringWriter();
+    private final StringWriter err = new StringWriter();
+
+    @Test
+    void engineReportsOneLineOfJsonAndKeepsTheRandomModel() throws IOException {
+        Path model = dir.resolve("model");
+        assertThat(run("bench", "engine", "--model", "random:llama:400k", "--keep", model.toString(), "--quick", "--rounds", "1",
+                "--batch", "1,2", "--context", "16", "--prefill", "32", "--weights", "bf16,int8", "--backends", "vector",
+                "--kv", "bf16", "--json", "--charts", dir.resolve("charts").toString())).as(err.toString()).isZero();
+        List<String> lines = out.toString().lines().toList();
+        assertThat(lines).hasSize(1);
+        JsonNode root = new ObjectMapper().readTree(lines.getLast());
+        assertThat(root.at("/machine/read_gb_per_second/1").asDouble()).isPositive();
+        JsonNode results = root.get("results");
+        assertThat(results).extracting(r -> r.get("bench").asText() + " " + r.get("format").asText() + " " + r.get("batch"))
+                .containsExactly("decode bf16 1", "decode int8 1", "decode bf16 2", "decode int8 2", "prefill bf16 1", "prefill int8 1");
+        assertThat(results).allSatisfy(result -> {
+            assertThat(result.get("backend").asText()).isEqualTo("vector");
+            assertThat(result.get("model").asText()).isEqualTo("random:llama:400k");
+            assertThat(result.get("tokens_per_second").asDouble()).isPositive();
+            assertThat(result.get("ratio_to_bf16").asDouble()).isPositive();
+            assertThat(result.get("plan_bytes").asLong()).isPositive();
+        });
+        assertThat(results.get(0).get("share_of_bandwidth").asDouble()).isPositive();
+        assertThat(err.toString()).contains("random:llama:400k: opening with weights int8");
+        assertThat(model.resolve("config.json")).exists();
+        assertThat(dir.resolve("charts")).isDirectoryContaining("glob:**/decode-random-llama-400k.svg");
+    }
+
+    @Test
+    void wrongUsageIsRefusedBeforeAnythingIsMeasured() throws IOException {
+        String[] engine = {"bench", "engine", "--model", "random:llama:1m"};
+        refused("Missing required option: '--model=MODEL'", "bench", "engine");
+        refused("--model: random model: expected random:ARCH:PARAMS, for example random:llama:1b or random:kimi_k2:300m, got "
+                + "\"random:llama\"", "bench", "engine", "--model", "random:llama");
+        refused("--model: architecture of a random model: expected one of llama, glm4_moe, kimi_k2, got \"bert\"",
+                "bench", "engine", "--model", "random:bert:1b");
+        refused("--weights: expected stored, bf16, packed, int8, int4, got \"int3\"", with(engine, "--weights", "bf16,int3"));
+        refused("--batch: expected whole numbers from 1 to 1024, got \"0\"", with(engine, "--batch", "1,0"));
+        refused("--context: expected whole numbers from 1 to 1048576, got \"x\"", with(engine, "--context", "x"));
+        refused("--prefill: expected a whole number from 0 to 1048576, got \"-1\"", with(engine, "--prefill", "-1"));
+        refused("--backends: expected auto, native, vector, scalar, got \"cuda\"", with(engine, "--backends", "cuda"));
+        refused("--rounds: expected a whole number from 1 to 1000, got \"0\"", "bench", "machine", "--rounds", "0");
+        refused("--threads: expected a whole number from 0 to 1024, got \"-1\"", "bench", "kernels", "--threads", "-1");
+        refused("--model: expected glm-tiny, kimi-tiny, got \"gpt\"", "bench", "serve", "--model", "gpt");
+        refused("--load: expected whole numbers from 1 to 1000, got \"0\"", "bench", "serve", "--load", "0");
+        Path page = Files.writeString(dir.resolve("page.md"), "");
+        assertThat(run("bench", "machine", "--write", page.toString())).isOne();
+        assertThat(err.toString()).startsWith("millrace: " + page + ": expected the lines <!-- bench: begin -->");
+        assertThat(out.toString()).isEmpty();
+    }
+
+    private void refused(String message, String... arguments) {
+        assertThat(run(arguments)).as(err.toString()).isEqualTo(2);
+        assertThat(err.toString()).startsWith("millrace: " + message).contains("--help` explains it");
+        assertThat(out.toString()).isEmpty();
+    }
+
+    private static String[] with(String[] arguments, String... more) {
+        return java.util.stream.Stream.concat(java.util.stream.Stream.of(arguments), java.util.stream.Stream.of(more))
+                .toArray(String[]::new);
+    }
+
+    private int run(String... arguments) {
+        out.getBuffer().setLength(0);
+        err.getBuffer().setLength(0);
+        CommandLine line = Main.commandLine();
+        line.setOut(new PrintWriter(out));
+        line.setErr(new PrintWriter(err));
+        return line.execute(arguments);
+    }
+}
