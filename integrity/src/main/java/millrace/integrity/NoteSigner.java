@@ -133,6 +133,16 @@ public final class NoteSigner implements NoteKey {
         return new TenantRef(Arrays.copyOf(hmac(derived, tenant), 16));
     }
 
+    /// A salt for the KV cache: equal for equal scopes under this key, and telling nothing to who lacks the key. The
+    /// HMAC key is itself `HMAC-SHA256(seed, "millrace/cache-salt/v1")`, so no pseudonym helps with a salt.
+    ///
+    /// @param scope names who shares the salt
+    /// @return 64 hexadecimal digits
+    public String cacheSalt(String scope) {
+        byte[] derived = hmac(seed, "millrace/cache-salt/v1");
+        return HexFormat.of().formatHex(hmac(derived, scope));
+    }
+
     private static byte[] hmac(byte[] secret, String text) {
         try {
             Mac mac = Mac.getInstance("HmacSHA256");

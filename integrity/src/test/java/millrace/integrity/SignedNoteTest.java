@@ -3,6 +3,7 @@ package millrace.integrity;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.util.HexFormat;
 import java.util.List;
 import java.util.SplittableRandom;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
@@ -183,6 +184,15 @@ class SignedNoteTest {
         assertThat(KEY.tenantRef("a").bytes()).hasSize(16).isEqualTo(KEY.tenantRef("a").bytes())
                 .isNotEqualTo(KEY.tenantRef("b").bytes())
                 .isNotEqualTo(TestLog.key("x", 8).tenantRef("a").bytes());
+    }
+
+    @Test
+    void saltsScopesOfTheCacheApart() {
+        String salt = KEY.cacheSalt("a");
+        assertThat(salt).matches("[0-9a-f]{64}").isEqualTo(KEY.cacheSalt("a"))
+                .isNotEqualTo(KEY.cacheSalt("b"))
+                .isNotEqualTo(TestLog.key("x", 8).cacheSalt("a"))
+                .doesNotStartWith(HexFormat.of().formatHex(KEY.tenantRef("a").bytes()));
     }
 
     /// Whatever is done to a note, it opens as it was signed or is refused with a code.

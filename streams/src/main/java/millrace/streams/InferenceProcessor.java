@@ -50,6 +50,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             TextEngine engine,
             PromptDecoder decoder,
             Intake.Limits limits,
+            CacheSalts salts,
             WakeableClients clients,
             ServiceMetrics metrics,
             Runnable onEngineFailure,
@@ -104,7 +105,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
     @SuppressWarnings("NullAway.Init") // init() runs before any record
     InferenceProcessor(Shared shared) {
         this.shared = shared;
-        this.intake = new Intake(shared.engine(), shared.limits(), shared.clock());
+        this.intake = new Intake(shared.engine(), shared.limits(), shared.salts(), shared.clock());
         this.holdAt = shared.config().integer("inflight.max");
         this.batchSize = shared.config().integer("batch.max.size");
         this.batchWaitNanos = shared.config().number("batch.max.wait.ms") * 1_000_000L;

@@ -183,13 +183,21 @@ public final class InferenceService implements AutoCloseable {
     private void gauges() {
         metrics.gauge("millrace.inflight", engine::load);
         metrics.gauge("millrace.kv.capacity.tokens", () -> engine.card().kvCapacityTokens());
+        metrics.gauge("millrace.kv.pages", () -> engine.stats().kvPages());
+        metrics.gauge("millrace.kv.pages.free", () -> engine.stats().kvFreePages());
+        metrics.gauge("millrace.kv.pages.cached", () -> engine.stats().cachedPages());
+        metrics.counter("millrace.kv.prefix.hit.tokens", () -> engine.stats().prefixHitTokens());
+        metrics.counter("millrace.kv.prefix.evictions", () -> engine.stats().prefixEvictions());
+        metrics.counter("millrace.engine.steps", () -> engine.stats().steps());
+        metrics.counter("millrace.engine.preemptions", () -> engine.stats().preemptions());
         metrics.gauge("millrace.up", () -> isServing() ? 1 : 0);
     }
 
     private void startStreams() {
         clients = new WakeableClients();
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), clients, metrics, this::engineFailed, Clock.systemUTC(), config);
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), clients, metrics,
+                this::engineFailed, Clock.systemUTC(), config);
         KafkaStreams next = new KafkaStreams(
                 InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients);
         next.setUncaughtExceptionHandler(this::threadFailed);

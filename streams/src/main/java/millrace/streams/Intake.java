@@ -48,11 +48,13 @@ final class Intake {
 
     private final TextEngine engine;
     private final Limits limits;
+    private final CacheSalts salts;
     private final Clock clock;
 
-    Intake(TextEngine engine, Limits limits, Clock clock) {
+    Intake(TextEngine engine, Limits limits, CacheSalts salts, Clock clock) {
         this.engine = engine;
         this.limits = limits;
+        this.salts = salts;
         this.clock = clock;
     }
 
@@ -158,7 +160,8 @@ final class Intake {
         List<String> stop = wish == null ? List.of() : wish.getStop();
         long deadline = prompt.getDeadlineMs() == null ? Long.MAX_VALUE : prompt.getDeadlineMs();
         return engine.prepare(new GenerationRequest(
-                prompt.getRequestId(), input(prompt), sampling, maxTokens, stop, deadline, prompt.getPriority()));
+                prompt.getRequestId(), input(prompt), sampling, maxTokens, stop, deadline, prompt.getPriority(),
+                salts.of(prompt.getTenant())));
     }
 
     private static PromptInput input(Prompt prompt) {

@@ -80,6 +80,8 @@ public final class ServiceConfig {
                     "Budget of the KV cache in bytes; 0 takes what the rest of the memory budget leaves, at most what the batch can fill.")
             .define("engine.cache.prefix", Type.BOOLEAN, true, Importance.MEDIUM,
                     "Whether prompts that begin alike share the KV pages of what they share, within one tenant.")
+            .define(CacheSalts.KEY, Type.STRING, "", cacheGroups(), Importance.LOW,
+                    "Tenants that share cached KV pages with one another: group:tenant,tenant;group:tenant. All others share with nobody.")
             .define("engine.aging.ms", Type.LONG, 2_000L, Range.between(0L, 3_600_000L), Importance.LOW,
                     "A waiting prompt gains one step of priority each time this has passed, so that none starves; 0 never.")
             .define("engine.threads", Type.INT, 0, Range.between(0, 1024), Importance.MEDIUM, "Compute threads; 0 is one per core.")
@@ -289,6 +291,11 @@ public final class ServiceConfig {
 
     private static @Nullable String blankToNull(String value) {
         return value.isBlank() ? null : value;
+    }
+
+    private static ConfigDef.Validator cacheGroups() {
+        return ConfigDef.LambdaValidator.with(
+                (key, value) -> CacheSalts.groups((String) value), () -> "group:tenant,tenant;...");
     }
 
     private static ConfigDef.Validator nonEmpty() {

@@ -2,12 +2,14 @@ package millrace.streams;
 
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.DistributionSummary;
+import io.micrometer.core.instrument.FunctionCounter;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.Timer;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import millrace.engine.GenerationResult;
 
@@ -25,6 +27,7 @@ final class ServiceMetrics {
     private final Counter deadLetters;
     private final Counter inputTokens;
     private final Counter outputTokens;
+    private final Counter cachedTokens;
     private final DistributionSummary batchSize;
     private final Timer queueWait;
     private final Timer timeToFirstToken;
@@ -43,6 +46,7 @@ final class ServiceMetrics {
         deadLetters = registry.counter("millrace.dlq.records");
         inputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "input");
         outputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "output");
+        cachedTokens = registry.counter("millrace.prompts.cached.tokens");
         batchSize = registry.summary("millrace.batch.size");
         queueWait = registry.timer("millrace.queue.wait");
         timeToFirstToken = registry.timer("gen_ai.server.time_to_first_token");
@@ -52,6 +56,11 @@ final class ServiceMetrics {
 
     void gauge(String name, Supplier<Number> value) {
         registry.gauge(name, this, self -> value.get().doubleValue());
+    }
+
+    /// A counter that somebody else keeps.
+    void counter(String name, LongSupplier value) {
+        FunctionCounter.builder(name, value, LongSupplier::getAsLong).register(registry);
     }
 
     /// One prompt record was taken in; what the engine does with it is not part of this time.
@@ -95,6 +104,7 @@ final class ServiceMetrics {
         count(result.reason().name().toLowerCase(java.util.Locale.ROOT), result.errorCode() == null ? "" : result.errorCode());
         inputTokens.increment(result.usage().promptTokens());
         outputTokens.increment(result.usage().completionTokens());
+        cachedTokens.increment(result.usage().cachedPromptTokens());
         queueWait.record(result.timings().queuedNanos(), TimeUnit.NANOSECONDS);
         timeToFirstToken.record(result.timings().firstTokenNanos(), TimeUnit.NANOSECONDS);
         requestDuration.record(result.timings().firstTokenNanos() + result.timings().decodeNanos(), TimeUnit.NANOSECONDS);

@@ -4,11 +4,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import io.micrometer.core.instrument.simple.SimpleMeterRegistry;
 import java.nio.file.Path;
+import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import millrace.integrity.NoteSigner;
 import millrace.schemas.Prompt;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.Serdes;
@@ -31,6 +33,7 @@ class InferenceProcessorTest {
     private Path directory;
 
     private final ScriptedEngine engine = new ScriptedEngine();
+    private final NoteSigner signer = NoteSigner.generate("test", new SecureRandom());
     private final TestClock clock = new TestClock();
     private final SwitchedDecoder decoder = new SwitchedDecoder();
     private MockProcessorContext<byte[], List<Outcome>> context;
@@ -83,8 +86,8 @@ class InferenceProcessorTest {
     private InferenceProcessor newProcessor() {
         ServiceConfig config = ServiceConfig.of(Map.of("inflight.max", "4"));
         return new InferenceProcessor(new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new WakeableClients(), new ServiceMetrics(new SimpleMeterRegistry()), () -> {},
-                clock, config));
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new WakeableClients(),
+                new ServiceMetrics(new SimpleMeterRegistry()), () -> {}, clock, config));
     }
 
     /// What a crash leaves: the stores.

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.nio.charset.StandardCharsets;
+import java.security.SecureRandom;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
@@ -12,6 +13,7 @@ import java.util.Map;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
+import millrace.integrity.NoteSigner;
 import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.schemas.Sampling;
@@ -21,11 +23,12 @@ import org.junit.jupiter.api.Test;
 
 class IntakeTest {
     private static final String SECRET = "what-the-user-wrote";
+    private static final CacheSalts SALTS = new CacheSalts(NoteSigner.generate("test", new SecureRandom()), "");
 
     private final TestClock clock = new TestClock();
     private final ScriptedEngine engine = new ScriptedEngine();
-    private final Intake intake = new Intake(engine, new Intake.Limits(1_000, 100, 20, false), clock);
-    private final Intake strict = new Intake(engine, new Intake.Limits(1_000, 100, 20, true), clock);
+    private final Intake intake = new Intake(engine, new Intake.Limits(1_000, 100, 20, false), SALTS, clock);
+    private final Intake strict = new Intake(engine, new Intake.Limits(1_000, 100, 20, true), SALTS, clock);
 
     private static Source source(int valueBytes) {
         return new Source("llm.prompts", 1, 7, TestClock.START_MS, null, new byte[valueBytes], new RecordHeaders());
@@ -196,6 +199,16 @@ class IntakeTest {
             assertThat(messages.options().thinking()).isTrue();
             assertThat(messages.options().tools()).isEqualTo("[]");
         });
+    }
+
+    @Test
+    void saltsTheCacheByTenantWhateverThePromptSays() {
+        String acme = intake.prepare(good().setTenant("acme").build(), source(10)).request().cacheSalt();
+        String other = intake.prepare(good().setTenant("other").build(), source(10)).request().cacheSalt();
+        assertThat(acme).isEqualTo(SALTS.of("acme")).isNotEqualTo(other);
+        assertThat(intake.prepare(good().setTenant("acme").setSessionId("s").build(), source(10)).request().cacheSalt())
+                .isEqualTo(acme);
+        assertThat(intake.prepare(good().build(), source(10)).request().cacheSalt()).isEqualTo(SALTS.of(null));
     }
 
     @Test

@@ -87,7 +87,8 @@ final class ServiceDriver implements AutoCloseable {
         decoder = new RegistryPromptDecoder(new AvroDecoder<>(registry, Prompt.class));
         ServiceMetrics metrics = new ServiceMetrics(meters);
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new WakeableClients(), metrics, () -> engineFailures++, clock, config);
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new WakeableClients(), metrics,
+                () -> engineFailures++, clock, config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 new Attestations(engine.card(), config, "instance-1", signer), new Completions(engine.card()), encoders, signer,
                 tail, patience, "millrace.test", "cluster-1", metrics, clock, new SecureRandom(), config);

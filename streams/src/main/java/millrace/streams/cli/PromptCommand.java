@@ -15,6 +15,7 @@ import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.schemas.Sampling;
 import millrace.streams.KafkaClients;
+import millrace.streams.PromptKey;
 import millrace.streams.ServiceConfig;
 import millrace.streams.registry.AvroEncoder;
 import millrace.streams.registry.AvroSerdeConfig;
@@ -78,6 +79,12 @@ final class PromptCommand implements Callable<Integer> {
     @Option(names = "--tenant", paramLabel = "NAME", description = "The tenant that asks.")
     @Nullable String tenant;
 
+    @Option(
+            names = "--session",
+            paramLabel = "ID",
+            description = "The conversation that this is a turn of. It is the record's key, so that turns meet their cache.")
+    @Nullable String session;
+
     @Option(names = "--timeout", paramLabel = "SECONDS", description = "How long to wait (default: ${DEFAULT-VALUE}).")
     int timeoutSeconds = 120;
 
@@ -103,9 +110,9 @@ final class PromptCommand implements Callable<Integer> {
             String topic = config.string("topics.prompts");
             AvroEncoder<Prompt> encoder =
                     AvroEncoder.open(registry, Prompt.class, topic + "-value", AvroSerdeConfig.of(config.registry()));
-            byte[] key = id.getBytes(StandardCharsets.UTF_8);
+            Prompt prompt = prompt(question);
             try {
-                producer.send(new ProducerRecord<>(topic, key, encoder.encode(prompt(question)))).get();
+                producer.send(new ProducerRecord<>(topic, PromptKey.of(prompt), encoder.encode(prompt))).get();
             } catch (ExecutionException e) {
                 throw new IllegalStateException("topic " + topic + ": the prompt was not accepted: " + e.getCause().getMessage(), e);
             }
@@ -170,6 +177,7 @@ final class PromptCommand implements Callable<Integer> {
         return Prompt.newBuilder()
                 .setRequestId(id)
                 .setTenant(tenant)
+                .setSessionId(session)
                 .setMessages(raw ? null : messages)
                 .setPrompt(raw ? question : null)
                 .setSampling(sampling)
