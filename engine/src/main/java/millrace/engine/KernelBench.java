@@ -141,7 +141,7 @@ public final class KernelBench implements AutoCloseable {
     private void product(Backend backend, WeightFormat format, List<Matrix> copies, Rows x, Rows y, int batch) {
         Matrix first = copies.getFirst();
         long bytes = first.data().byteSize();
-        int perPass = (int) Math.clamp(
+        int perPass = Math.clamp(
                 Math.ceilDiv(batch == 1 ? PASS_BYTES_SINGLE : PASS_BYTES, bytes), 1, copies.size());
         var list = new Projections(1);
         var next = new int[1];
