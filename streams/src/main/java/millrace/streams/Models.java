@@ -57,15 +57,24 @@ public final class Models {
 
     /// The questions that come with a bundled model, as JSON lines.
     public static List<String> questions(String model) {
-        try (InputStream in = Models.class.getResourceAsStream("/models/" + model + "/questions.jsonl")) {
+        try (Stream<String> lines = read(model, "questions.jsonl", "questions come").lines()) {
+            return lines.filter(line -> !line.isBlank()).toList();
+        }
+    }
+
+    /// The running text that comes with a bundled model, which the model was not trained on.
+    public static String text(String model) {
+        return read(model, "text.txt", "text comes");
+    }
+
+    private static String read(String model, String file, String what) {
+        try (InputStream in = Models.class.getResourceAsStream("/models/" + model + "/" + file)) {
             if (in == null) {
-                throw new IllegalArgumentException("model " + model + ": no questions come with it; expected one of " + bundled());
+                throw new IllegalArgumentException("model " + model + ": no " + what + " with it; expected one of " + bundled());
             }
-            try (Stream<String> lines = new String(in.readAllBytes(), StandardCharsets.UTF_8).lines()) {
-                return lines.filter(line -> !line.isBlank()).toList();
-            }
+            return new String(in.readAllBytes(), StandardCharsets.UTF_8);
         } catch (IOException e) {
-            throw new UncheckedIOException("questions of " + model, e);
+            throw new UncheckedIOException(file + " of " + model, e);
         }
     }
 }

@@ -1,5 +1,6 @@
 package millrace.streams.cli;
 
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -7,6 +8,7 @@ import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
 import millrace.engine.TextCodec;
+import millrace.streams.Models;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
@@ -81,6 +83,12 @@ final class EngineOptions {
         try (LocalModel local = LocalModel.of(model())) {
             return TextCodec.open(local.directory(), chatFormat());
         }
+    }
+
+    /// The bundled model that was asked for, or null where it is a directory.
+    @Nullable String bundled() {
+        String name = model();
+        return Models.bundled().contains(name) && !Files.isDirectory(Path.of(name)) ? name : null;
     }
 
     private String model() {

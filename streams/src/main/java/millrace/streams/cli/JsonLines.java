@@ -142,6 +142,16 @@ final class JsonLines {
         return lines;
     }
 
+    /// The same of lines that are there, none of them blank.
+    static List<Line> of(List<String> texts, String name) {
+        List<Line> lines = new ArrayList<>();
+        for (String text : texts) {
+            String where = name + ": line " + (lines.size() + 1);
+            lines.add(new Line(where, object(text, where)));
+        }
+        return lines;
+    }
+
     private static BufferedReader open(String file) throws IOException {
         var decoder = StandardCharsets.UTF_8
                 .newDecoder()

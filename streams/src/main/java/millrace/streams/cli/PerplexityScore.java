@@ -1,9 +1,7 @@
 package millrace.streams.cli;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.IOException;
 import java.io.PrintWriter;
-import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import millrace.engine.Engine;
@@ -11,34 +9,22 @@ import millrace.engine.FinishReason;
 import millrace.engine.ScoreListener;
 import org.jspecify.annotations.Nullable;
 
-/// Mean negative log-likelihood of a text in consecutive windows; each window's first token is not predicted, the last
-/// window may be shorter.
+/// Mean negative log-likelihood of a text in windows.
 final class PerplexityScore {
-    private final List<Integer> tokens;
-    private final int window;
-    private long predicted;
+    private final TextWindows windows;
     private double sum;
     private long done;
     private long tokensDone;
 
-    private PerplexityScore(List<Integer> tokens, int window) {
-        this.tokens = tokens;
-        this.window = window;
-    }
-
-    static PerplexityScore read(Path file, int window) throws IOException {
-        List<Integer> tokens = JsonLines.ids(JsonLines.file(file), file.toString());
-        if (tokens.size() < 2) {
-            throw new IllegalArgumentException(file + ": expected at least 2 token ids, got " + tokens.size());
-        }
-        return new PerplexityScore(tokens, window);
+    PerplexityScore(TextWindows windows) {
+        this.windows = windows;
     }
 
     void run(Engine engine, int maxBatch, PrintWriter err) throws InterruptedException {
-        Progress progress = new Progress(err, "windows", Math.ceilDiv(tokens.size(), window));
+        Progress progress = new Progress(err, "windows", windows.count());
         var results = new InOrder<Part>(2 * maxBatch, this::count, () -> progress.show(done, tokensDone));
-        for (int from = 0; from < tokens.size(); from += window) {
-            results.add(score(engine, tokens.subList(from, Math.min(tokens.size(), from + window))));
+        for (List<Integer> ids : windows.all()) {
+            results.add(score(engine, ids));
         }
         results.finish();
         progress.end(done, tokensDone);
@@ -59,7 +45,7 @@ final class PerplexityScore {
             @Override
             public void onLogits(int position, float[] logits, int offset) {
                 if (position + 1 < ids.size()) {
-                    nll += negativeLogLikelihood(logits, offset, vocabSize, ids.get(position + 1));
+                    nll += NextToken.logSum(logits, offset, vocabSize) - logits[offset + ids.get(position + 1)];
                 }
             }
 
@@ -71,19 +57,6 @@ final class PerplexityScore {
         return part;
     }
 
-    /// `ln Σ exp(logits) − logits[token]`, in double.
-    static double negativeLogLikelihood(float[] logits, int offset, int vocabSize, int token) {
-        double top = Double.NEGATIVE_INFINITY;
-        for (int i = 0; i < vocabSize; i++) {
-            top = Math.max(top, logits[offset + i]);
-        }
-        double sum = 0;
-        for (int i = 0; i < vocabSize; i++) {
-            sum += Math.exp(logits[offset + i] - top);
-        }
-        return Math.log(sum) + top - logits[offset + token];
-    }
-
     // Windows come in order, so the sum does not depend on the batch.
     private void count(Part part) {
         if (part.problem() != null) {
@@ -91,15 +64,19 @@ final class PerplexityScore {
         }
         done++;
         tokensDone += part.tokens();
-        predicted += part.tokens() - 1;
         sum += part.sum();
     }
 
     void report(ObjectNode report) {
-        double mean = sum / predicted;
-        report.put("window", window)
-                .put("tokens", tokens.size())
-                .put("predicted_tokens", predicted)
+        report(report, windows, sum);
+    }
+
+    /// @param sum of the negative log-likelihoods of all predicted tokens
+    static void report(ObjectNode report, TextWindows windows, double sum) {
+        double mean = sum / windows.predicted();
+        report.put("window", windows.window())
+                .put("tokens", windows.ids().size())
+                .put("predicted_tokens", windows.predicted())
                 .put("mean_nll", mean)
                 .put("perplexity", Math.exp(mean));
     }

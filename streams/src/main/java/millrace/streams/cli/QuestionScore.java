@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.IntStream;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
 import millrace.engine.FinishReason;
@@ -15,6 +16,7 @@ import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.PromptInput;
 import millrace.engine.TextEngine;
+import millrace.streams.Models;
 
 /// Right answers by category: exact match of the greedy completion.
 final class QuestionScore {
@@ -23,6 +25,7 @@ final class QuestionScore {
     /// Category to questions and right answers; `all` counts every question.
     private final Map<String, int[]> counts = new TreeMap<>();
 
+    private final List<List<Integer>> answers = new ArrayList<>();
     private long done;
     private long tokens;
 
@@ -35,8 +38,17 @@ final class QuestionScore {
     private record Answer(Question question, GenerationResult result) {}
 
     static QuestionScore read(String file) throws IOException {
+        return of(JsonLines.read(file), file);
+    }
+
+    /// The questions that come with a model.
+    static QuestionScore bundled(String model) {
+        return of(JsonLines.of(Models.questions(model), "questions of " + model), model);
+    }
+
+    private static QuestionScore of(List<JsonLines.Line> lines, String where) {
         List<Question> questions = new ArrayList<>();
-        for (JsonLines.Line line : JsonLines.read(file)) {
+        for (JsonLines.Line line : lines) {
             String prompt = line.text("prompt");
             String answer = line.text("answer");
             String category = line.text("category");
@@ -46,8 +58,13 @@ final class QuestionScore {
             questions.add(new Question(line.where(), prompt, answer, category == null ? "other" : category));
         }
         if (questions.isEmpty()) {
-            throw new IllegalArgumentException(file + ": expected at least one question, got none");
+            throw new IllegalArgumentException(where + ": expected at least one question, got none");
         }
+        return new QuestionScore(questions);
+    }
+
+    /// The same questions, not yet answered.
+    QuestionScore again() {
         return new QuestionScore(questions);
     }
 
@@ -75,12 +92,24 @@ final class QuestionScore {
         }
         done++;
         tokens += result.usage().completionTokens();
+        answers.add(List.copyOf(result.tokenIds()));
         int right = result.text().strip().equals(answer.question().answer().strip()) ? 1 : 0;
         for (String category : List.of("all", answer.question().category())) {
             int[] count = counts.computeIfAbsent(category, c -> new int[2]);
             count[0]++;
             count[1] += right;
         }
+    }
+
+    int questions() {
+        return questions.size();
+    }
+
+    /// Answers that are token for token the other's.
+    int sameAnswers(QuestionScore other) {
+        return (int) IntStream.range(0, answers.size())
+                .filter(i -> answers.get(i).equals(other.answers.get(i)))
+                .count();
     }
 
     void report(ObjectNode report) {

@@ -15,8 +15,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.stream.Stream;
+import millrace.engine.KvFormat;
 import millrace.streams.Models;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -125,6 +127,44 @@ class OfflineToolsTest {
         assertThat(report.get("backend").asText()).isIn("native", "vector");
         assertThat(report.get("kv_format").asText()).isEqualTo("f32");
         assertThat(err.toString()).contains("20 of 20 questions, ", "2 of 2 windows, 512 tokens, ");
+    }
+
+    @Test
+    void evalComparesWithAnUnroundedEngine() throws IOException {
+        Path text = Files.writeString(dir.resolve("text.txt"), Models.text("kimi-tiny").substring(0, 900));
+        Path questions = Files.write(dir.resolve("questions.jsonl"), Models.questions("kimi-tiny").subList(0, 6));
+        String[] arguments = {"eval", "--model", model("kimi-tiny"), "--questions", questions.toString(), "--text",
+            text.toString(), "--window", "100", "--json"};
+        assertThat(run(arguments)).as(err.toString()).isZero();
+        JsonNode report = JSON.readTree(out.toString());
+        assertThat(report.get("kv_format").asText()).isEqualTo(KvFormat.auto().id());
+        assertThat(report.at("/reference/kv_format").asText()).isEqualTo("f32");
+        assertThat(report.at("/reference/weight_format").asText()).isEqualTo(report.get("weight_format").asText());
+        JsonNode quality = report.get("quality");
+        assertThat(quality.properties()).extracting(Map.Entry::getKey).containsExactly(
+                "questions", "same_answers", "predicted_tokens", "mean_kl", "p99_kl", "max_kl", "top1_agreement", "delta_nll");
+        assertThat(quality.get("mean_kl").asDouble()).isPositive().isLessThan(0.01);
+        assertThat(quality.get("delta_nll").asDouble()).isEqualTo(
+                report.at("/nll/mean_nll").asDouble() - report.at("/reference/nll/mean_nll").asDouble(), within(1e-12));
+        assertThat(report.at("/reference/accuracy/all/questions").asInt()).isEqualTo(6);
+
+        assertThat(run(with(arguments, "--no-reference"))).isZero();
+        JsonNode alone = JSON.readTree(out.toString());
+        assertThat(alone.has("reference")).isFalse();
+        assertThat(alone.at("/nll/mean_nll").asDouble()).isCloseTo(report.at("/nll/mean_nll").asDouble(), within(1e-12));
+
+        assertThat(run(with(arguments, "--kv", "f32", "--reference"))).isZero();
+        assertThat(JSON.readTree(out.toString()).at("/quality/mean_kl").asDouble()).isEqualTo(0.0);
+        assertThat(JSON.readTree(out.toString()).at("/quality/top1_agreement").asDouble()).isEqualTo(1.0);
+    }
+
+    @Test
+    void evalPrintsTheComparison() throws IOException {
+        Path text = Files.writeString(dir.resolve("text.txt"), Models.text("glm-tiny").substring(0, 200));
+        assertThat(run("eval", "--model", model("glm-tiny"), "--text", text.toString(), "--weights", "bf16", "--kv", "int8"))
+                .as(err.toString()).isZero();
+        assertThat(out.toString()).contains("KV int8, weights bf16", "against     KV f32, weights bf16", "mean KL     0.", "p99 KL      0.",
+                "max KL      0.", " % agree", "delta NLL   ");
     }
 
     @Test
@@ -260,7 +300,11 @@ class OfflineToolsTest {
         usage("--batch: expected a whole number from 1 to 4096, got \"0\"", with(base, "--batch", "0"));
         usage("Invalid value for option '--kv-bytes': expected bytes like 4096, 64k, 512m or 8g, got \"lots\"",
                 with(base, "--kv-bytes", "lots"));
-        usage("expected --questions, --tokens, or both, got neither", "eval", "--model", model("glm-tiny"));
+        usage("expected --questions, --text or --tokens, got none", "eval", "--model", model("glm-tiny"));
+        usage("expected --text or --tokens, got both", "eval", "--model", "glm-tiny", "--text", "a", "--tokens", "b");
+        usage("--model: expected one of [glm-tiny, kimi-tiny], got \"x\"", "eval", "quality", "--model", "x");
+        usage("--write: expected no --model: a page has the tables of all", "eval", "quality", "--model", "glm-tiny", "--write",
+                "x.md");
         usage("--top: expected a number of at least 1, got 0", "logits", "--model", "x", "--input", "-", "--output", "-",
                 "--top", "0");
         usage("expected a command of model, got none; for example inspect", "model");
