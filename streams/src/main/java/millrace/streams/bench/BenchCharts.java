@@ -20,7 +20,7 @@ public final class BenchCharts {
         var read = new Chart.Reference("read loop", report.limits().readBytes() / 1e9);
         put(all, "gemv.svg", bars("One row times a matrix (GEMV): bytes of weights read", "weight format", "GB/s",
                 of(results, "gemv"), BenchResult::format, BenchResult::backend, "gb_per_second", read));
-        put(all, "gemm.svg", lines("Product by rows of input (GEMM), native kernels", "rows", "GFLOP/s",
+        put(all, "gemm.svg", lines("Product by rows of input (GEMM), kernels of the first backend", "rows", "GFLOP/s",
                 preferred(results.stream().filter(r -> r.bench().equals("gemv") || r.bench().equals("gemm")).toList()),
                 BenchCharts::batch, BenchResult::format, "gflops",
                 new Chart.Reference("multiply-add loop", report.limits().flops() / 1e9)));
@@ -33,9 +33,9 @@ public final class BenchCharts {
             List<BenchResult> decode = of(results, "decode").stream().filter(r -> r.label("model").equals(model)).toList();
             String file = model.replaceAll("ForCausalLM", "").replaceAll("[^A-Za-z0-9.]+", "-").toLowerCase(java.util.Locale.ROOT);
             put(all, "decode-" + file + ".svg", lines("Decode of " + model + ": all sequences together", "batch", "tokens/s",
-                    decode, BenchCharts::batch, BenchCharts::variant, "tokens_per_second", null));
+                    many(decode, BenchCharts::batch), BenchCharts::batch, BenchCharts::variant, "tokens_per_second", null));
             put(all, "context-" + file + ".svg", lines("Decode of " + model + " by context, batch 1", "tokens of context",
-                    "tokens/s", manyContexts(decode), r -> r.label("context"), BenchCharts::variant, "tokens_per_second", null));
+                    "tokens/s", many(single(decode), r -> r.label("context")), r -> r.label("context"), BenchCharts::variant, "tokens_per_second", null));
         }
         put(all, "prefill.svg", bars("Prefill of one prompt", "weight format", "tokens/s", of(results, "prefill"),
                 BenchResult::format, r -> r.label("model") + ", " + r.backend(), "tokens_per_second", null));
@@ -58,9 +58,13 @@ public final class BenchCharts {
         return results.stream().filter(result -> result.backend().equals(results.getFirst().backend())).toList();
     }
 
-    private static List<BenchResult> manyContexts(List<BenchResult> decode) {
-        List<BenchResult> single = decode.stream().filter(r -> Integer.valueOf(1).equals(r.batch())).toList();
-        return single.stream().map(r -> r.label("context")).distinct().count() > 1 ? single : List.of();
+    private static List<BenchResult> single(List<BenchResult> decode) {
+        return decode.stream().filter(result -> Integer.valueOf(1).equals(result.batch())).toList();
+    }
+
+    /// None of them where they have one category only: that is no line.
+    private static List<BenchResult> many(List<BenchResult> results, Function<BenchResult, String> category) {
+        return results.stream().map(category).distinct().count() > 1 ? results : List.of();
     }
 
     private static String batch(BenchResult result) {

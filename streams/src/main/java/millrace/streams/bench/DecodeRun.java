@@ -41,6 +41,9 @@ final class DecodeRun {
         }
         await(open);
         clocks.forEach(Clock::check);
+        if (batch == 1) {
+            return clocks.getFirst().tokensPerSecond();
+        }
         long start = clocks.stream().mapToLong(Clock::first).max().orElseThrow();
         long end = clocks.stream().mapToLong(Clock::last).min().orElseThrow();
         List<Long> together = clocks.stream().filter(Clock::complete).findFirst()
@@ -106,6 +109,15 @@ final class DecodeRun {
             if (nanos.isEmpty()) {
                 nanos.add(0L);
             }
+        }
+
+        /// From the first token to the last, as the engine counts; NaN for fewer than three steps.
+        double tokensPerSecond() {
+            GenerationResult ended = result;
+            if (ended == null || ended.tokenIds().size() < 4) {
+                return Double.NaN;
+            }
+            return (ended.tokenIds().size() - 1) / (ended.timings().decodeNanos() / 1e9);
         }
 
         /// Whether every token was seen.

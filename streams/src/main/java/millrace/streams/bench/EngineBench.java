@@ -3,8 +3,11 @@ package millrace.streams.bench;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
@@ -142,9 +145,7 @@ public final class EngineBench {
             }
             List<BenchResult> results = new ArrayList<>();
             for (int context : settings.contexts()) {
-                for (int batch : settings.batches()) {
-                    results.addAll(decode(open, context, batch, memory));
-                }
+                results.addAll(decode(open, context, memory));
             }
             if (settings.prefill() > 0) {
                 results.addAll(prefill(open));
@@ -177,36 +178,57 @@ public final class EngineBench {
                 settings.label(), variant, engine, model, batches(variant), seconds, Math.max(0, ProcessMemory.resident() - before));
     }
 
-    private List<BenchResult> decode(List<OpenVariant> open, int context, int batch, ReadBandwidth memory) {
-        List<OpenVariant> active = open.stream().filter(one -> one.batches().contains(batch)).toList();
-        int steps = Math.max(4, settings.steps() / (batch >= 16 ? 4 : batch >= 4 ? 2 : 1));
-        List<BenchResult> results = new ArrayList<>();
-        for (OpenVariant one : active) {
-            results.add(one.result("decode", batch, threads()).label("context", Integer.toString(context)));
-        }
-        List<Integer> order = new ArrayList<>();
-        for (int i = 0; i < active.size(); i++) {
-            order.add(i);
-        }
+    /// What one batch is measured with in all rounds: the variants, their results, and the order of the next round.
+    private record Block(int batch, List<OpenVariant> variants, List<BenchResult> results, List<Integer> order) {}
+
+    private List<BenchResult> decode(List<OpenVariant> open, int context, ReadBandwidth memory) {
+        List<Block> blocks = settings.batches().stream().map(batch -> block(open, context, batch)).toList();
         for (int round = -1; round < settings.rounds(); round++) {
-            double[] rates = new double[active.size()];
-            double before = memory.bytesPerSecond();
-            Collections.rotate(order, 1);
-            for (int i : order) {
-                Engine engine = active.get(i).engine();
-                // The first time the prompts are computed; then they come out of the prefix cache, if there is one.
-                rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, round < 0 ? 4 : steps, round < 0);
-                if (Double.isNaN(rates[i])) {
-                    rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, steps, true);
-                }
+            Map<OpenVariant, Double> single = new HashMap<>();
+            for (Block block : blocks) {
+                decode(block, context, round, memory, single);
             }
-            double bandwidth = (before + memory.bytesPerSecond()) / 2;
-            for (int i = 0; round >= 0 && i < active.size(); i++) {
-                note(active, rates, i, batch, bandwidth, results.get(i));
+            progress.accept("%s: decode, context %d: %s".formatted(
+                    settings.label(), context, round < 0 ? "warm-up" : "round " + (round + 1) + " of " + settings.rounds()));
+        }
+        blocks.forEach(block -> report("decode, context " + context + ", batch " + block.batch(), block.results()));
+        return blocks.stream().flatMap(block -> block.results().stream()).toList();
+    }
+
+    private Block block(List<OpenVariant> open, int context, int batch) {
+        List<OpenVariant> variants = open.stream().filter(one -> one.batches().contains(batch)).toList();
+        List<BenchResult> results = variants.stream()
+                .map(one -> one.result("decode", batch, threads()).label("context", Integer.toString(context)))
+                .toList();
+        return new Block(batch, variants, results, new ArrayList<>(IntStream.range(0, variants.size()).boxed().toList()));
+    }
+
+    /// @param single takes the rates of batch 1, which larger batches are compared with
+    private void decode(Block block, int context, int round, ReadBandwidth memory, Map<OpenVariant, Double> single) {
+        int batch = block.batch();
+        int steps = Math.max(4, settings.steps() / (batch >= 16 ? 4 : batch >= 4 ? 2 : 1));
+        double[] rates = new double[block.variants().size()];
+        double before = memory.bytesPerSecond();
+        Collections.rotate(block.order(), 1);
+        for (int i : block.order()) {
+            Engine engine = block.variants().get(i).engine();
+            // The first time the prompts are computed; then they come out of the prefix cache, if there is one.
+            rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, round < 0 ? 4 : steps, round < 0);
+            if (Double.isNaN(rates[i])) {
+                rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, steps, true);
             }
         }
-        report("decode, context " + context + ", batch " + batch, results);
-        return results;
+        double bandwidth = (before + memory.bytesPerSecond()) / 2;
+        for (int i = 0; round >= 0 && i < rates.length; i++) {
+            note(block.variants(), rates, i, batch, bandwidth, block.results().get(i));
+            if (batch == 1) {
+                single.put(block.variants().get(i), rates[i]);
+            }
+            double alone = single.getOrDefault(block.variants().get(i), Double.NaN);
+            if (batch > 1 && !Double.isNaN(rates[i]) && !Double.isNaN(alone)) {
+                block.results().get(i).sample("ratio_to_batch_1", rates[i] / alone);
+            }
+        }
     }
 
     private static void note(

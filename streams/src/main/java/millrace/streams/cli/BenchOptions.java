@@ -96,8 +96,10 @@ final class BenchOptions {
 
     /// The command line as one would type it.
     private String command() {
-        List<String> words = new ArrayList<>(List.of("./" + command(spec).qualifiedName()));
-        command(spec).commandLine().getParseResult().originalArgs().forEach(words::add);
+        List<String> words = new ArrayList<>(List.of("./millrace"));
+        command(spec).commandLine().getParseResult().originalArgs().stream()
+                .filter(word -> !word.equals("--json"))
+                .forEach(words::add);
         return String.join(" ", words);
     }
 
