@@ -168,7 +168,7 @@ public final class KernelBench implements AutoCloseable {
         List<Matrix> all = new ArrayList<>(List.of(matrix));
         long bytes = matrix.data().byteSize();
         while (all.size() * bytes < rotationBytes) {
-            MemorySegment data = Memory.allocate(arena, bytes, "the weights");
+            MemorySegment data = Memory.allocateDense(arena, bytes, "the weights");
             data.copyFrom(matrix.data());
             all.add(over(data, matrix));
         }

@@ -164,7 +164,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         if (at != payload) {
             throw refused(name, "expected " + at + " bytes of panels, got " + payload);
         }
-        MemorySegment data = Memory.allocate(arena, offsets[panels], "the weights");
+        MemorySegment data = Memory.allocateDense(arena, offsets[panels], "the weights");
         kernels.forEach(panels, p -> {
             if (raw[p]) {
                 MemorySegment.copy(body, bytesAt[p], data, offsets[p], Bf16Panel.bytes(cols));

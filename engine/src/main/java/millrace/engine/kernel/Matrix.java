@@ -234,7 +234,7 @@ public final class Matrix {
             raw[p] = size < 0;
             offsets[p + 1] = offsets[p] + (raw[p] ? Bf16Panel.bytes(cols) : size);
         }
-        MemorySegment data = Memory.allocate(arena, offsets[panels], "the weights");
+        MemorySegment data = Memory.allocateDense(arena, offsets[panels], "the weights");
         each.run(panels, p -> {
             if (raw[p]) {
                 Bf16Panel.encode(source.halves(p), source.panelRows(p), cols, data, offsets[p]);
@@ -259,7 +259,7 @@ public final class Matrix {
     /// A matrix of zeros that [#fill] writes, in any format but PACKED.
     public static Matrix allocate(Arena arena, WeightFormat format, int rows, int cols) {
         long bytes = WeightFormat.panels(rows) * format.panelBytes(cols);
-        return of(format, rows, cols, Memory.allocate(arena, bytes, "the weights"));
+        return of(format, rows, cols, Memory.allocateDense(arena, bytes, "the weights"));
     }
 
     /// Writes one panel from its source. F32 takes any source, BF16 one in BF16; the others round.

@@ -24,8 +24,19 @@ public final class Memory {
     /// @param what for the message, for example `the KV cache`
     /// @throws BackendException `MEMORY_EXHAUSTED` if the process may not have so much
     public static MemorySegment allocate(Arena arena, long bytes, String what) {
+        return allocate(arena, bytes, what, false);
+    }
+
+    /// The same for weights and whatever else is filled at once and read in long streams: in large pages, where the
+    /// system has them.
+    public static MemorySegment allocateDense(Arena arena, long bytes, String what) {
+        return allocate(arena, bytes, what, true);
+    }
+
+    private static MemorySegment allocate(Arena arena, long bytes, String what, boolean dense) {
         try {
-            return arena.allocate(bytes, ALIGNMENT);
+            MemorySegment mapped = Pages.map(arena, bytes, dense);
+            return mapped != null ? mapped : arena.allocate(bytes, ALIGNMENT);
         } catch (OutOfMemoryError e) {
             throw new BackendException(
                     "MEMORY_EXHAUSTED",
