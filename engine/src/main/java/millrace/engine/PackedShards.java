@@ -102,7 +102,7 @@ final class PackedShards {
                     Matrix matrix = linear.matrix(targets.of(linear), kernels, arena);
                     requireExact(linear, matrix);
                     packed.put(entry.name(), matrix);
-                    StoredTensor blob = ShardWriter.octets(entry.name(), Blob.write(matrix, arena));
+                    StoredTensor blob = ShardWriter.octets(entry.name(), Blob.write(entry.name(), matrix, arena));
                     tensors.add(blob);
                     matrices.add(matrix(linear, matrix.format().id(), blob, escapes(matrix), raw(matrix)));
                 }

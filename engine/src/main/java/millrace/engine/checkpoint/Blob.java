@@ -4,10 +4,13 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
 import java.util.zip.CRC32C;
 import millrace.engine.InvalidModelException;
 import millrace.engine.format.Bf16Panel;
+import millrace.engine.format.Fp8Panel;
 import millrace.engine.format.PackedPanel;
+import millrace.engine.format.Panels;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
@@ -30,6 +33,9 @@ import millrace.engine.weights.StoredTensor;
 ///          payload
 /// ```
 ///
+/// A checksum runs over the tensor's name in UTF-8, the chunk's number as a word, −1 for the header, and the bytes: what
+/// belongs to another tensor or another place is as wrong as what is damaged.
+///
 /// The payload is the panels as they stay in memory, one after another; in packed it is, without any padding:
 /// the tables, 16 exponents each; for each panel a word, its number of escapes, or `0x80000000` for a BF16 panel; for
 /// each packed panel its flags, `⌈blocks / 8⌉` bytes, bit `b mod 8` of byte `b / 8` for block `b`; then for each panel
@@ -47,6 +53,9 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
     private static final int CHUNK = 1 << 16;
     private static final int RAW = 1 << 31;
     private static final int ENTRIES = 16;
+    private static final int SCALES = 64;
+    private static final long LOW_BITS = 0x7F7F_7F7F_7F7F_7F7FL;
+    private static final long ONES = 0x0101_0101_0101_0101L;
     private static final WeightFormat[] CODES = WeightFormat.values();
 
     static InvalidModelException refused(String name, String what) {
@@ -70,9 +79,9 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         if (header > data.byteSize()) {
             throw refused(name, "header: expected at least " + header + " bytes, got " + data.byteSize());
         }
-        int sum = crc(data, 0, header - 4);
+        int sum = crc(name, -1, data, 0, header - 4);
         if (sum != data.get(WORD, header - 4)) {
-            throw refused(name, "header: expected the checksum %08x, got %08x"
+            throw refused(name, "header: expected the checksum %08x of this tensor, got %08x"
                     .formatted(data.get(WORD, header - 4), sum));
         }
         int code = data.get(ValueLayout.JAVA_BYTE, 4);
@@ -117,25 +126,51 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         int chunks = (int) ((payload + CHUNK - 1) / CHUNK);
         kernels.forEach(chunks, chunk -> {
             long from = (long) chunk * CHUNK;
-            int sum = crc(body, from, Math.min(CHUNK, payload - from));
+            int sum = crc(tensor.name(), chunk, body, from, Math.min(CHUNK, payload - from));
             int expected = tensor.data().get(WORD, FIXED + 4L * chunk);
             if (sum != expected) {
-                throw refused(tensor.name(), "bytes %d to %d: expected the checksum %08x, got %08x"
+                throw refused(tensor.name(), "bytes %d to %d: expected the checksum %08x of this place, got %08x"
                         .formatted(from, Math.min(payload, from + CHUNK), expected, sum));
             }
         });
         return format == WeightFormat.PACKED
                 ? unpack(tensor.name(), body, kernels, arena)
-                : copy(body, kernels, arena);
+                : copy(tensor.name(), body, kernels, arena);
     }
 
-    private Matrix copy(MemorySegment body, Kernels kernels, Arena arena) {
+    private Matrix copy(String name, MemorySegment body, Kernels kernels, Arena arena) {
         Matrix matrix = Matrix.allocate(arena, format, rows, cols);
         kernels.forEach(matrix.panels(), panel -> {
             long at = matrix.panelOffset(panel);
             MemorySegment.copy(body, at, matrix.data(), at, matrix.panelBytes(panel));
+            checkGroups(name, matrix, panel);
         });
         return matrix;
+    }
+
+    /// Kernels multiply with any scale and code: these are numbers.
+    private static void checkGroups(String name, Matrix matrix, int panel) {
+        WeightFormat format = matrix.format();
+        MemorySegment data = matrix.data();
+        long at = matrix.panelOffset(panel);
+        for (int g = 0; g < format.groups(matrix.cols()); g++) {
+            for (int lane = 0; lane < WeightFormat.PANEL_ROWS; lane++) {
+                float scale = Panels.scale(format, data, at, lane, g);
+                if (!Float.isFinite(scale)) {
+                    throw refused(name, "row %d, group %d: expected a finite scale, got %s"
+                            .formatted(panel * WeightFormat.PANEL_ROWS + lane, g, scale));
+                }
+            }
+        }
+        long end = at + matrix.panelBytes(panel);
+        for (long block = at; format == WeightFormat.FP8 && block < end; block += Fp8Panel.BLOCK_BYTES) {
+            for (long i = block + SCALES; i < block + Fp8Panel.BLOCK_BYTES; i += Long.BYTES) {
+                // A byte's upper bit is set where its lower seven bits are all ones, as both codes of NaN have them.
+                if (((data.get(LONG, i) & LOW_BITS) + ONES & ~LOW_BITS) != 0) {
+                    throw refused(name, "panel %d: expected numbers, got an FP8 NaN near byte %d".formatted(panel, i - at));
+                }
+            }
+        }
     }
 
     private Matrix unpack(String name, MemorySegment body, Kernels kernels, Arena arena) {
@@ -181,6 +216,11 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
             if (problem != null) {
                 throw refused(name, "panel " + p + ": " + problem);
             }
+            int count = body.get(WORD, counts + 4L * p);
+            long escapes = PackedPanel.escapes(data, offsets[p], cols);
+            if (escapes != count) {
+                throw refused(name, "panel %d: expected %d escapes by its codes, got %d".formatted(p, escapes, count));
+            }
         });
         return Matrix.of(WeightFormat.PACKED, rows, cols, data, offsets, raw);
     }
@@ -196,7 +236,9 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
     // --------------------------------------------------------------------------------------------------- writing
 
     /// The bytes of a matrix, in memory of the arena.
-    public static MemorySegment write(Matrix matrix, Arena arena) {
+    ///
+    /// @param name of the tensor that they will be
+    public static MemorySegment write(String name, Matrix matrix, Arena arena) {
         boolean packed = matrix.format() == WeightFormat.PACKED;
         int panels = matrix.panels();
         int tables = !packed ? 0 : oneTable(matrix) ? 1 : panels;
@@ -219,9 +261,9 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         out.set(WORD, 20, (int) chunks);
         out.set(LONG, 24, payload);
         for (long c = 0; c < chunks; c++) {
-            out.set(WORD, FIXED + 4 * c, crc(body, c * CHUNK, Math.min(CHUNK, payload - c * CHUNK)));
+            out.set(WORD, FIXED + 4 * c, crc(name, c, body, c * CHUNK, Math.min(CHUNK, payload - c * CHUNK)));
         }
-        out.set(WORD, header - 4, crc(out, 0, header - 4));
+        out.set(WORD, header - 4, crc(name, -1, out, 0, header - 4));
         return out;
     }
 
@@ -279,8 +321,12 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         }
     }
 
-    private static int crc(MemorySegment data, long from, long bytes) {
+    private static int crc(String name, long number, MemorySegment data, long from, long bytes) {
         CRC32C crc = new CRC32C();
+        crc.update(name.getBytes(StandardCharsets.UTF_8));
+        for (int i = 0; i < Integer.BYTES; i++) {
+            crc.update((int) (number >>> 8 * i & 0xFF));
+        }
         crc.update(data.asSlice(from, bytes).asByteBuffer());
         return (int) crc.getValue();
     }

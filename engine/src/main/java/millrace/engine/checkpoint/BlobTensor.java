@@ -4,6 +4,12 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
+import millrace.engine.format.BFloat16;
+import millrace.engine.format.Float8;
+import millrace.engine.format.Fp8Panel;
+import millrace.engine.format.Int4Panel;
+import millrace.engine.format.Int8Panel;
+import millrace.engine.format.Panels;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
@@ -52,7 +58,7 @@ record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
         }
         try (Arena scratch = Arena.ofShared()) {
             if (quantised()) {
-                return slice(blob.read(tensor, kernels, scratch), first, count, arena);
+                return slice(blob.read(tensor, kernels, scratch), first, count, kernels, arena);
             }
             Matrix.Source all = dense(kernels, scratch);
             Matrix.Source some =
@@ -61,16 +67,42 @@ record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
         }
     }
 
-    /// Whole panels, which is what a fused projection is cut into in every model that is quantised.
-    private Matrix slice(Matrix all, int first, int count, Arena arena) {
-        if (first % WeightFormat.PANEL_ROWS != 0) {
-            throw Blob.refused(name(), "rows of a part: expected to begin at a multiple of 16, got " + first);
+    /// Rows of a grouped matrix, codes and scales as they are. A part may begin within a panel.
+    private Matrix slice(Matrix all, int first, int count, Kernels kernels, Arena arena) {
+        Matrix part = Matrix.allocate(arena, format(), count, cols());
+        kernels.forEach(part.panels(), panel -> {
+            int from = first + panel * WeightFormat.PANEL_ROWS;
+            int rows = Math.min(WeightFormat.PANEL_ROWS, first + count - from);
+            int groups = format().groups(cols());
+            float[] codes = new float[rows * cols()];
+            float[] scales = new float[rows * groups];
+            for (int r = 0; r < rows; r++) {
+                long at = all.panelOffset((from + r) / WeightFormat.PANEL_ROWS);
+                int lane = (from + r) % WeightFormat.PANEL_ROWS;
+                Panels.codes(format(), all.data(), at, cols(), lane, codes, r * cols());
+                for (int g = 0; g < groups; g++) {
+                    scales[r * groups + g] = Panels.scale(format(), all.data(), at, lane, g);
+                }
+            }
+            encode(codes, scales, rows, part.data(), part.panelOffset(panel));
+        });
+        return part;
+    }
+
+    private void encode(float[] codes, float[] scales, int rows, MemorySegment out, long at) {
+        byte[] octets = new byte[codes.length];
+        short[] halves = new short[scales.length];
+        for (int i = 0; i < codes.length; i++) {
+            octets[i] = format() == WeightFormat.FP8 ? Float8.fromFloat(codes[i]) : (byte) codes[i];
         }
-        long from = all.panelOffset(first / WeightFormat.PANEL_ROWS);
-        MemorySegment data =
-                Memory.allocate(arena, WeightFormat.panels(count) * format().panelBytes(cols()), "the weights");
-        MemorySegment.copy(all.data(), from, data, 0, data.byteSize());
-        return Matrix.of(format(), count, cols(), data);
+        for (int i = 0; i < scales.length; i++) {
+            halves[i] = BFloat16.fromFloat(scales[i]);
+        }
+        switch (format()) {
+            case INT8 -> Int8Panel.encode(octets, halves, rows, cols(), out, at);
+            case INT4 -> Int4Panel.encode(octets, halves, rows, cols(), out, at);
+            default -> Fp8Panel.encode(octets, scales, rows, cols(), out, at);
+        }
     }
 
     @Override

@@ -65,6 +65,9 @@ record Fp8Tensor(StoredTensor codes, int rows, int cols, StoredTensor scales, in
             for (int g = 0; g < groups; g++) {
                 factors[r * groups + g] = scale(from + r, g * Fp8Panel.GROUP);
             }
+            for (int k = 0; k < cols; k++) {
+                check(from + r, k, some[r * cols + k], factors[r * groups + k / Fp8Panel.GROUP]);
+            }
         }
         Fp8Panel.encode(some, factors, n, cols, matrix.data(), matrix.panelOffset(panel));
     }
@@ -97,11 +100,19 @@ record Fp8Tensor(StoredTensor codes, int rows, int cols, StoredTensor scales, in
         for (int k = 0; k < cols; k++) {
             byte code = codes.data().get(ValueLayout.JAVA_BYTE, (long) row * cols + k);
             float scale = scale(row, k);
-            if (Float8.isNaN(code) || !Float.isFinite(scale)) {
-                throw new IllegalArgumentException("row %d, column %d: expected a number and a finite scale, got %s and %s"
-                        .formatted(row, k, Float8.toFloat(code), scale));
-            }
+            check(row, k, code, scale);
             out.set(WORD, 4 * ((long) row * cols + k), Float.floatToRawIntBits(Float8.toFloat(code) * scale));
+        }
+    }
+
+    private static void check(int row, int col, byte code, float scale) {
+        if (Float8.isNaN(code)) {
+            throw new IllegalArgumentException(
+                    "row %d, column %d: expected a number, got the FP8 NaN 0x%02X".formatted(row, col, code));
+        }
+        if (!Float.isFinite(scale)) {
+            throw new IllegalArgumentException(
+                    "row %d, column %d: expected a finite scale, got %s".formatted(row, col, scale));
         }
     }
 }

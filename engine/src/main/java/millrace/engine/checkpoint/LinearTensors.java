@@ -83,6 +83,8 @@ public final class LinearTensors {
 
     private LinearTensor int4(String weight, int rows, int cols) {
         quantised(weight, weight + "_packed");
+        quantised(weight, weight + "_scale");
+        alone(weight, "_packed", List.of("", "_scale_inv"));
         for (String unknown : List.of("_zero_point", "_g_idx")) {
             if (files.has(weight + unknown)) {
                 throw new InvalidModelException(
@@ -119,6 +121,7 @@ public final class LinearTensors {
 
     private LinearTensor fp8(String weight, int rows, int cols, int blockRows, int blockCols) {
         quantised(weight, weight + quantization.scaleSuffix());
+        alone(weight, quantization.scaleSuffix(), List.of("_packed", "_shape", "_scale", "_scale_inv"));
         StoredTensor codes = tensor(weight, Set.of(DType.F8_E4M3), DType.F8_E4M3.name(), rows, cols);
         int down = (rows + blockRows - 1) / blockRows;
         int across = (cols + blockCols - 1) / blockCols;
@@ -132,6 +135,18 @@ public final class LinearTensors {
             throw wrongShape(scales.name(), "[" + down + ", " + across + "]", Arrays.toString(scales.shape()));
         }
         return new Fp8Tensor(codes, rows, cols, scales, blockRows, blockCols);
+    }
+
+    /// Two ways to read a layer are one too many.
+    private void alone(String weight, String suffix, List<String> others) {
+        for (String other : others) {
+            if (!other.equals(suffix) && files.has(weight + other)) {
+                throw new InvalidModelException(
+                        "MODEL_QUANT_MISMATCH",
+                        "weights: " + weight + suffix + ": expected no " + weight + other + " beside it, got one;"
+                                + " check that config.json belongs to these weights");
+            }
+        }
     }
 
     private void quantised(String weight, String needed) {

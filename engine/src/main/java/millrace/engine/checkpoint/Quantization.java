@@ -1,8 +1,5 @@
 package millrace.engine.checkpoint;
 
-import java.util.List;
-import java.util.regex.Pattern;
-
 /// How a checkpoint's linear layers are quantised, as its config.json says.
 ///
 /// @param scheme of the layers that are not exempt
@@ -12,8 +9,8 @@ import java.util.regex.Pattern;
 /// @param exempt modules that are stored plainly
 /// @param tensorPrefix what a wrapper's names begin with beyond those of its text model; empty if there is no wrapper
 public record Quantization(
-        Scheme scheme, int blockRows, int blockCols, String scaleSuffix, List<Pattern> exempt, String tensorPrefix) {
-    public static final Quantization NONE = new Quantization(Scheme.NONE, 0, 0, "", List.of(), "");
+        Scheme scheme, int blockRows, int blockCols, String scaleSuffix, Exemptions exempt, String tensorPrefix) {
+    public static final Quantization NONE = new Quantization(Scheme.NONE, 0, 0, "", Exemptions.NONE, "");
 
     /// A kind of quantisation.
     public enum Scheme {
@@ -30,10 +27,6 @@ public record Quantization(
         MILLRACE
     }
 
-    public Quantization {
-        exempt = List.copyOf(exempt);
-    }
-
     /// The scheme of a linear layer.
     ///
     /// @param module the weight's name without `.weight`
@@ -44,6 +37,6 @@ public record Quantization(
     /// Lists may name modules with a wrapper's prefix or without.
     private boolean isExempt(String module) {
         String inner = module.startsWith(tensorPrefix) ? module.substring(tensorPrefix.length()) : module;
-        return exempt.stream().anyMatch(p -> p.matcher(module).lookingAt() || p.matcher(inner).lookingAt());
+        return exempt.has(module) || !inner.equals(module) && exempt.has(inner);
     }
 }

@@ -1,10 +1,13 @@
 package millrace.engine.model;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.regex.Pattern;
 import java.util.regex.PatternSyntaxException;
 import millrace.engine.InvalidModelException;
+import millrace.engine.checkpoint.Exemptions;
 import millrace.engine.checkpoint.Quantization;
 import millrace.engine.checkpoint.Quantization.Scheme;
 import millrace.engine.weights.Text;
@@ -38,7 +41,7 @@ final class QuantizationReader {
         return switch (method) {
             case "millrace" -> {
                 config.integer("version", 1, 1);
-                yield new Quantization(Scheme.MILLRACE, 0, 0, "", List.of(), prefix);
+                yield new Quantization(Scheme.MILLRACE, 0, 0, "", Exemptions.NONE, prefix);
             }
             case "fp8" -> fp8();
             case "compressed-tensors", "compressed_tensors" -> compressed();
@@ -49,16 +52,8 @@ final class QuantizationReader {
     /// The scheme of DeepSeek V3: every linear layer but those that are named, the head and the routers.
     private Quantization fp8() {
         require("fmt", "e4m3");
-        var exempt = new ArrayList<Pattern>();
-        for (String key : List.of("modules_to_not_convert", "ignored_layers")) {
-            for (String name : config.texts(key)) {
-                // A part of a path, as the libraries take it: the module of that name and all that is in it.
-                exempt.add(name.startsWith("re:")
-                        ? regex(key, name.substring(3))
-                        : Pattern.compile("(.*\\.)?" + Pattern.quote(name) + "(\\..*)?$"));
-            }
-        }
-        exempt.add(Pattern.compile("lm_head$"));
+        // A name may be a part of a path, as the libraries take it.
+        Exemptions exempt = exemptions(List.of("modules_to_not_convert", "ignored_layers"), true, Set.of("lm_head"));
         List<Integer> block = config.integers("weight_block_size", 1, 1 << 20);
         if (block.isEmpty()) {
             return new Quantization(Scheme.FP8_TENSOR, 0, 0, "_scale", exempt, prefix);
@@ -67,7 +62,7 @@ final class QuantizationReader {
     }
 
     private Quantization blocks(
-            ConfigSection section, String key, List<Integer> block, String suffix, List<Pattern> exempt) {
+            ConfigSection section, String key, List<Integer> block, String suffix, Exemptions exempt) {
         if (block.size() != 2 || block.get(1) % PANEL_COLS != 0) {
             throw refused(section, key, "[rows, cols] with cols a multiple of 128", block.toString());
         }
@@ -93,12 +88,7 @@ final class QuantizationReader {
         if (!targets.equals(List.of("Linear"))) {
             throw refused(group, "targets", "[Linear]", targets.toString());
         }
-        var exempt = new ArrayList<Pattern>();
-        for (String name : config.texts("ignore")) {
-            exempt.add(name.startsWith("re:")
-                    ? regex("ignore", name.substring(3))
-                    : Pattern.compile(Pattern.quote(name) + "$"));
-        }
+        Exemptions exempt = exemptions(List.of("ignore"), false, Set.of());
         if (weights.flag("dynamic", false)) {
             throw refused(weights, "dynamic", "false", "true");
         }
@@ -116,7 +106,7 @@ final class QuantizationReader {
         };
     }
 
-    private Quantization int4(ConfigSection weights, List<Pattern> exempt) {
+    private Quantization int4(ConfigSection weights, Exemptions exempt) {
         if (weights.integer("num_bits", 1, 64) != 4) {
             throw refused(weights, "num_bits", "4", weights.integer("num_bits", 1, 64) + "");
         }
@@ -129,7 +119,7 @@ final class QuantizationReader {
         return new Quantization(Scheme.INT4, 0, 0, "", exempt, prefix);
     }
 
-    private Quantization floats(ConfigSection weights, List<Pattern> exempt) {
+    private Quantization floats(ConfigSection weights, Exemptions exempt) {
         if (weights.integer("num_bits", 1, 64) != 8) {
             throw refused(weights, "num_bits", "8", weights.integer("num_bits", 1, 64) + "");
         }
@@ -156,6 +146,22 @@ final class QuantizationReader {
         if (!value.equals(supported)) {
             throw refused(section, key, supported, Text.quote(value));
         }
+    }
+
+    /// @param always names that are exempt without being listed
+    private Exemptions exemptions(List<String> keys, boolean parts, Set<String> always) {
+        var names = new HashSet<String>(always);
+        var expressions = new ArrayList<Pattern>();
+        for (String key : keys) {
+            for (String entry : config.texts(key)) {
+                if (entry.startsWith("re:")) {
+                    expressions.add(regex(key, entry.substring(3)));
+                } else {
+                    names.add(entry);
+                }
+            }
+        }
+        return new Exemptions(names, parts, expressions);
     }
 
     private Pattern regex(String key, String expression) {
