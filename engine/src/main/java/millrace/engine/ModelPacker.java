@@ -47,13 +47,15 @@ public final class ModelPacker {
     private final String format;
     private final Path target;
     private final Path partial;
+    private final long shardBytes;
     private final Progress progress;
 
-    private ModelPacker(Path source, String format, Path target, Progress progress) {
+    private ModelPacker(Path source, String format, Path target, long shardBytes, Progress progress) {
         this.source = source;
         this.format = format;
         this.target = target.toAbsolutePath().normalize();
         this.partial = this.target.resolveSibling(this.target.getFileName() + ".partial");
+        this.shardBytes = shardBytes;
         this.progress = progress;
     }
 
@@ -95,11 +97,16 @@ public final class ModelPacker {
     /// @throws InvalidModelException for a checkpoint that is refused, `PACK_OUTPUT` for a target that is in use,
     ///         `PACK_VERIFY` if a written file does not read back as what was written
     public static Report pack(Path source, String format, Path target, Progress progress) {
+        return pack(source, format, target, SHARD_BYTES, progress);
+    }
+
+    /// @param shardBytes a new file is begun rather than exceed this in the source; one tensor may
+    static Report pack(Path source, String format, Path target, long shardBytes, Progress progress) {
         if (!FORMATS.contains(format)) {
             throw new IllegalArgumentException("format: expected one of " + FORMATS + ", got " + format);
         }
         try {
-            return new ModelPacker(source, format, target, progress).pack();
+            return new ModelPacker(source, format, target, shardBytes, progress).pack();
         } catch (IOException e) {
             throw new UncheckedIOException(target + ": cannot be written: " + e.getMessage(), e);
         }
@@ -119,11 +126,11 @@ public final class ModelPacker {
             long total = shards.stream().flatMap(List::stream).mapToLong(PackedShards.Entry::bytes).sum();
             long done = 0;
             int resumed = 0;
-            String key = files.modelDigest() + " " + format;
+            String key = files.modelDigest() + " " + format + " " + shardBytes;
             progress.at(0, total);
             for (int s = 0; s < shards.size(); s++) {
                 String name = shards.size() == 1
-                        ? "model.safetensors"
+                        ? ModelFiles.WEIGHTS
                         : String.format("model-%05d-of-%05d.safetensors", s + 1, shards.size());
                 PackedShards.Shard shard = writer.finished(partial, name, key);
                 resumed += shard == null ? 0 : 1;
@@ -153,7 +160,7 @@ public final class ModelPacker {
     }
 
     /// Matrices and all other tensors in the order of the model, cut into files by what they take in the source.
-    private static List<List<PackedShards.Entry>> shards(ModelConfig config, ModelFiles files, LinearTensors linears) {
+    private List<List<PackedShards.Entry>> shards(ModelConfig config, ModelFiles files, LinearTensors linears) {
         List<PackedShards.Entry> entries = new ArrayList<>();
         Set<String> used = new HashSet<>();
         for (TensorExpectation tensor : TensorExpectation.of(config)) {
@@ -172,9 +179,9 @@ public final class ModelPacker {
             }
         }
         List<List<PackedShards.Entry>> shards = new ArrayList<>();
-        long bytes = SHARD_BYTES;
+        long bytes = shardBytes;
         for (PackedShards.Entry entry : entries) {
-            if (bytes + entry.bytes() > SHARD_BYTES) {
+            if (bytes + entry.bytes() > shardBytes) {
                 shards.add(new ArrayList<>());
                 bytes = 0;
             }
@@ -208,18 +215,43 @@ public final class ModelPacker {
             Map<String, String> map = new LinkedHashMap<>();
             shards.forEach(shard -> shard.tensors().forEach(tensor -> map.put(tensor, shard.name())));
             long bytes = shards.stream().mapToLong(PackedShards.Shard::bytes).sum();
-            durable(partial.resolve("model.safetensors.index.json"), ShardWriter.index(map, bytes));
+            durable(partial.resolve(ModelFiles.INDEX), ShardWriter.index(map, bytes));
         }
-        for (PackedShards.Shard shard : shards) {
-            Files.deleteIfExists(PackedShards.record(partial, shard.name()));
+        deleteOthers(shards);
+        try (ModelFiles packed = ModelFiles.open(partial)) {
+            TensorExpectation.check(ModelConfig.read(packed), packed);
         }
+        force(partial);
         Files.deleteIfExists(target);
         Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE);
         Path parent = target.getParent();
         if (parent != null) {
-            try (FileChannel directory = FileChannel.open(parent, StandardOpenOption.READ)) {
-                directory.force(true);
+            force(parent);
+        }
+    }
+
+    /// Records of finished files, and what a run on another source may have left.
+    private void deleteOthers(List<PackedShards.Shard> shards) throws IOException {
+        Set<String> kept = new HashSet<>(COPIED);
+        kept.add(ModelFiles.CONFIG);
+        shards.forEach(shard -> kept.add(shard.name()));
+        if (shards.size() > 1) {
+            kept.add(ModelFiles.INDEX);
+        }
+        List<Path> found;
+        try (Stream<Path> all = Files.list(partial)) {
+            found = all.toList();
+        }
+        for (Path file : found) {
+            if (!kept.contains(String.valueOf(file.getFileName()))) {
+                Files.delete(file);
             }
+        }
+    }
+
+    private static void force(Path directory) throws IOException {
+        try (FileChannel channel = FileChannel.open(directory, StandardOpenOption.READ)) {
+            channel.force(true);
         }
     }
 

@@ -39,8 +39,8 @@ public final class ModelFiles implements AutoCloseable {
     public static final String TIKTOKEN = "tiktoken.model";
     public static final String TOKENIZER_CONFIG = "tokenizer_config.json";
     public static final String CHAT_TEMPLATE = "chat_template.jinja";
-    static final String WEIGHTS = "model.safetensors";
-    static final String INDEX = "model.safetensors.index.json";
+    public static final String WEIGHTS = "model.safetensors";
+    public static final String INDEX = "model.safetensors.index.json";
 
     private static final System.Logger LOG = System.getLogger(ModelFiles.class.getName());
     private static final int MIB = 1 << 20;
