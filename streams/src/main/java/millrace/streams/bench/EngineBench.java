@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
@@ -114,7 +115,9 @@ public final class EngineBench {
     private long kvBytes(Variant variant) {
         String format = variant.kv().equals("auto") ? KvFormat.auto().id() : variant.kv();
         ModelInspection.KvCost cost = model.kv().stream().filter(one -> one.format().equals(format)).findFirst()
-                .orElseThrow(() -> new IllegalArgumentException("KV format " + format + " is not one of this model's"));
+                .orElseThrow(() -> new IllegalArgumentException("KV format: expected one of this model's, "
+                        + model.kv().stream().map(ModelInspection.KvCost::format).collect(Collectors.joining(", "))
+                        + ", got \"" + format + "\""));
         long pagesEach = (longest() + 2 * PAGE) / PAGE + 1;
         long sequences = most(batches(variant)) + 2L;
         return pagesEach * sequences * cost.pageBytes() * 5 / 4;

@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.function.Consumer;
-import millrace.engine.KvFormat;
+import millrace.engine.ModelInspection;
 import millrace.streams.bench.BenchResult;
 import millrace.streams.bench.EngineBench.Variant;
 import millrace.streams.bench.MachineBench;
@@ -55,15 +55,17 @@ final class BenchAllCommand implements Callable<Integer> {
         return engine("llama", options.quick ? "100m" : "1b", variants, batches, List.of(64), 512, progress);
     }
 
-    /// Every KV format, short and long, on a model whose attention weighs much.
+    /// Every KV format of the model, short and long, where attention weighs much.
     private List<BenchResult> contexts(String backend, Consumer<String> progress) {
-        List<Variant> variants = KvFormat.ids().stream()
-                .filter(format -> !format.equals("auto") && !format.equals("f32"))
-                .sorted((a, b) -> Boolean.compare(b.equals("bf16"), a.equals("bf16")))
-                .map(format -> new Variant(backend, "bf16", format, List.of()))
-                .toList();
-        List<Integer> contexts = options.quick ? List.of(64, 1024) : List.of(64, 1024, 4096);
-        return engine("llama", options.quick ? "30m" : "100m", variants, List.of(1), contexts, 0, progress);
+        try (BenchModel model = BenchModel.of("random:llama:" + (options.quick ? "30m" : "100m"), null, progress)) {
+            List<Variant> variants = ModelInspection.of(model.directory(), null).kv().stream()
+                    .map(ModelInspection.KvCost::format)
+                    .filter(format -> !format.equals("f32"))
+                    .map(format -> new Variant(backend, "bf16", format, List.of()))
+                    .toList();
+            List<Integer> lengths = options.quick ? List.of(64, 1024) : List.of(64, 1024, 4096);
+            return BenchEngineCommand.measure(options, model, variants, List.of(1), lengths, 0, progress);
+        }
     }
 
     private List<BenchResult> sparse(String architecture, String backend, Consumer<String> progress) {
