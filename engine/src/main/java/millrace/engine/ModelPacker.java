@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.channels.FileChannel;
+import java.nio.channels.OverlappingFileLockException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -35,6 +36,7 @@ public final class ModelPacker {
     public static final List<String> FORMATS = List.of("bf16", "packed", "int8", "int4");
 
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String MARK = "millrace-pack.lock";
     private static final long SHARD_BYTES = 512L << 20;
     private static final List<String> COPIED = List.of(
             ModelFiles.GENERATION_CONFIG,
@@ -115,10 +117,11 @@ public final class ModelPacker {
     private Report pack() throws IOException {
         requireFree();
         try (ModelFiles files = ModelFiles.open(source);
+                FileChannel claim = claim();
                 Backend backend = Backend.open("auto", 0)) {
+            assert claim.isOpen();
             ModelConfig config = ModelConfig.read(files);
             TensorExpectation.check(config, files);
-            Files.createDirectories(partial);
             var linears = new LinearTensors(files, config.quantization());
             var writer = new PackedShards(files, backend.kernels(), WeightTargets.of(format), format.equals("bf16"));
             List<List<PackedShards.Entry>> shards = shards(config, files, linears);
@@ -157,6 +160,30 @@ public final class ModelPacker {
                         target + ": expected an empty directory or none, got one with files; name another place");
             }
         }
+    }
+
+    /// Takes the directory that is to grow, for this run alone; a mark in it says that it is one of ours.
+    private FileChannel claim() throws IOException {
+        Path mark = partial.resolve(MARK);
+        if (Files.exists(partial) && !Files.exists(mark)) {
+            throw new InvalidModelException(
+                    "PACK_OUTPUT",
+                    partial + ": expected nothing or what an interrupted run left, got something else;"
+                            + " name another place, or move it away");
+        }
+        Files.createDirectories(partial);
+        FileChannel channel = FileChannel.open(mark, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+        try {
+            if (channel.tryLock() != null) {
+                return channel;
+            }
+        } catch (OverlappingFileLockException e) {
+            // Another run of this process: said below.
+        }
+        channel.close();
+        throw new InvalidModelException(
+                "PACK_OUTPUT",
+                partial + ": expected it free, got one that another run is writing to; wait for it, or name another place");
     }
 
     /// Matrices and all other tensors in the order of the model, cut into files by what they take in the source.

@@ -203,6 +203,33 @@ final class ModelPackerTest {
     }
 
     @Test
+    void directoriesOfOthersShouldNotBeTouched() throws IOException {
+        Path source = model(TinyModel.of("qwen3"));
+        Path partial = Files.createDirectory(dir.resolve("packed.partial"));
+        Files.writeString(partial.resolve("mine"), "x");
+        InvalidModelException e = catchThrowableOfType(
+                InvalidModelException.class, () -> ModelPacker.pack(source, "int8", dir.resolve("packed"), SILENT));
+        assertThat(e.code()).isEqualTo("PACK_OUTPUT");
+        assertThat(partial.resolve("mine")).hasContent("x");
+    }
+
+    @Test
+    void twoRunsShouldNotWriteToOnePlace() throws IOException {
+        Path source = model(TinyModel.of("qwen3"));
+        Path target = dir.resolve("packed");
+        String[] codes = new String[1];
+        ModelPacker.pack(source, "int8", target, (done, total) -> {
+            if (done == 0) {
+                codes[0] = catchThrowableOfType(
+                                InvalidModelException.class, () -> ModelPacker.pack(source, "int8", target, SILENT))
+                        .code();
+            }
+        });
+        assertThat(codes).containsExactly("PACK_OUTPUT");
+        assertThat(target.toFile().list()).contains("model.safetensors").doesNotContain("millrace-pack.lock");
+    }
+
+    @Test
     void damagedPackedModelShouldBeRefusedWhenItIsLoaded() throws IOException {
         Path packed = dir.resolve("packed");
         ModelPacker.pack(model(TinyModel.of("qwen3")), "packed", packed, SILENT);
