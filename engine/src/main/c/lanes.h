@@ -51,9 +51,17 @@ INLINE w16 w_and(w16 a, w16 b) { return _mm512_and_si512(a, b); }
 #define w_rol8(v, bytes) ((bytes) ? _mm512_rol_epi32(v, 8 * (bytes)) : (v))
 /* (a & b) | c */
 INLINE w16 w_and_or(w16 a, w16 b, w16 c) { return _mm512_ternarylogic_epi32(a, b, c, 0xEA); }
+/* (a & b) ^ c */
+INLINE w16 w_and_xor(w16 a, w16 b, w16 c) { return _mm512_ternarylogic_epi32(a, b, c, 0x6A); }
+/* Whether a byte has none of the bits of the mask. */
+INLINE int w_any_octet_without(w16 v, w16 mask) { return _mm512_testn_epi8_mask(v, mask) != 0; }
 INLINE f16 f_bits(w16 v) { return _mm512_castsi512_ps(v); }
 INLINE w16 w_bits(f16 v) { return _mm512_castps_si512(v); }
 INLINE f16 f_from_int(w16 v) { return _mm512_cvtepi32_ps(v); }
+/* 16 numbers in BF16. */
+INLINE f16 f_load_bf16(const void *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
+}
 
 /* A table of 16 words; an index is the low four bits of a lane. */
 typedef __m512i table16;
@@ -113,9 +121,22 @@ INLINE __m256i rol8(__m256i v, int bytes) {
 INLINE w16 w_and_or(w16 x, w16 y, w16 z) {
     return (w16) {_mm256_or_si256(_mm256_and_si256(x.a, y.a), z.a), _mm256_or_si256(_mm256_and_si256(x.b, y.b), z.b)};
 }
+INLINE w16 w_and_xor(w16 x, w16 y, w16 z) {
+    return (w16) {_mm256_xor_si256(_mm256_and_si256(x.a, y.a), z.a), _mm256_xor_si256(_mm256_and_si256(x.b, y.b), z.b)};
+}
+INLINE int w_any_octet_without(w16 v, w16 mask) {
+    __m256i zero = _mm256_setzero_si256();
+    __m256i none = _mm256_or_si256(_mm256_cmpeq_epi8(_mm256_and_si256(v.a, mask.a), zero),
+            _mm256_cmpeq_epi8(_mm256_and_si256(v.b, mask.b), zero));
+    return !_mm256_testz_si256(none, none);
+}
 INLINE f16 f_bits(w16 v) { return (f16) {_mm256_castsi256_ps(v.a), _mm256_castsi256_ps(v.b)}; }
 INLINE w16 w_bits(f16 v) { return (w16) {_mm256_castps_si256(v.a), _mm256_castps_si256(v.b)}; }
 INLINE f16 f_from_int(w16 v) { return (f16) {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
+INLINE __m256 load_bf16(const void *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+}
+INLINE f16 f_load_bf16(const void *p) { return (f16) {load_bf16(p), load_bf16((const char *) p + 16)}; }
 
 /* Two tables of eight words; bit 3 of an index, moved to the sign, chooses between them. */
 typedef struct { __m256i low, high; } table16;

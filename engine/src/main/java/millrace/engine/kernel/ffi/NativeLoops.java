@@ -36,7 +36,9 @@ final class NativeLoops implements Loops {
                 case F32 -> NativeProjections.f32(w, from, to - from, in, xOffset, xStride, rows, tile, o);
                 case BF16 -> NativeProjections.bf16(w, from, to - from, in, xOffset, xStride, rows, tile, o);
                 case PACKED -> NativeProjections.packed(w, from, to - from, in, xOffset, xStride, rows, tile, o);
-                default -> others.project(w, from, to - from, x, xOffset, xStride, rows, out);
+                case INT8 -> NativeProjections.int8(w, from, to - from, in, xOffset, xStride, rows, tile, o);
+                case INT4 -> NativeProjections.int4(w, from, to - from, in, xOffset, xStride, rows, tile, o);
+                case FP8 -> NativeProjections.fp8(w, from, to - from, in, xOffset, xStride, rows, tile, o);
             }
         }
     }

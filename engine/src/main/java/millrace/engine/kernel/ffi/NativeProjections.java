@@ -99,4 +99,94 @@ final class NativeProjections {
             throw Symbols.wrapped(e);
         }
     }
+
+    static void int8(
+            Matrix w,
+            int from,
+            int panels,
+            MemorySegment x,
+            long xOffset,
+            long xStride,
+            long rows,
+            MemorySegment out,
+            long o) {
+        int last = from + panels - 1;
+        try {
+            Symbols.PROJECT_INT8.invokeExact(
+                    w.panelAddress(from),
+                    w.panelAddress(Math.min(from + 1, last)),
+                    w.panelAddress(Math.min(from + 2, last)),
+                    w.panelAddress(last),
+                    (long) panels,
+                    (long) w.cols(),
+                    x,
+                    xOffset,
+                    xStride,
+                    rows,
+                    out,
+                    o);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    static void int4(
+            Matrix w,
+            int from,
+            int panels,
+            MemorySegment x,
+            long xOffset,
+            long xStride,
+            long rows,
+            MemorySegment out,
+            long o) {
+        int last = from + panels - 1;
+        try {
+            Symbols.PROJECT_INT4.invokeExact(
+                    w.panelAddress(from),
+                    w.panelAddress(Math.min(from + 1, last)),
+                    w.panelAddress(Math.min(from + 2, last)),
+                    w.panelAddress(last),
+                    (long) panels,
+                    (long) w.cols(),
+                    x,
+                    xOffset,
+                    xStride,
+                    rows,
+                    out,
+                    o);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    static void fp8(
+            Matrix w,
+            int from,
+            int panels,
+            MemorySegment x,
+            long xOffset,
+            long xStride,
+            long rows,
+            MemorySegment out,
+            long o) {
+        int last = from + panels - 1;
+        try {
+            Symbols.PROJECT_FP8.invokeExact(
+                    w.panelAddress(from),
+                    w.panelAddress(Math.min(from + 1, last)),
+                    w.panelAddress(Math.min(from + 2, last)),
+                    w.panelAddress(last),
+                    (long) panels,
+                    (long) w.cols(),
+                    x,
+                    xOffset,
+                    xStride,
+                    rows,
+                    out,
+                    o);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
 }

@@ -40,9 +40,9 @@ final class SelfTest {
 
     private @Nullable String run() {
         try (Arena arena = Arena.ofConfined()) {
-            for (WeightFormat format : new WeightFormat[] {WeightFormat.F32, WeightFormat.BF16, WeightFormat.PACKED}) {
+            for (WeightFormat format : WeightFormat.values()) {
                 Matrix w = weights(arena, format);
-                int panels = 1;
+                int panels = Loops.PANELS;
                 for (int rows : ROWS) {
                     String failure = project(w, rows, panels);
                     if (failure != null) {

@@ -41,6 +41,9 @@ final class Symbols {
     static final MethodHandle PROJECT_F32 = bind("project_f32", PROJECT);
     static final MethodHandle PROJECT_BF16 = bind("project_bf16", PROJECT);
     static final MethodHandle PROJECT_PACKED = bind("project_packed", PROJECT);
+    static final MethodHandle PROJECT_INT8 = bind("project_int8", PROJECT);
+    static final MethodHandle PROJECT_INT4 = bind("project_int4", PROJECT);
+    static final MethodHandle PROJECT_FP8 = bind("project_fp8", PROJECT);
     static final MethodHandle SUM_OF_SQUARES = bind("sum_of_squares", of(JAVA_FLOAT, ADDRESS, JAVA_LONG, JAVA_LONG));
     static final MethodHandle SWIGLU =
             bind("swiglu", FunctionDescriptor.ofVoid(ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG));
