@@ -4,11 +4,15 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Comparator;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import millrace.engine.checkpoint.LinearTensor;
+import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.model.ModelConfig;
@@ -26,6 +30,8 @@ import org.jspecify.annotations.Nullable;
 /// @param activeParameters those that one token passes through: of the routed experts only the chosen ones
 /// @param parametersByPart parts in the order of the computation, empty ones left out
 /// @param bytesByDtype over all stored tensors, skipped ones included
+/// @param weights matrices by the format that they are stored in
+/// @param mostEscapes packed matrices with the largest shares of escapes, at most five, none without any
 /// @param tensorsSkipped stored tensors that the model does not need, for example draft layers
 /// @param specialTokens name to id of all added tokens, in order of id
 /// @param stopTokenIds ids that end a completion, ascending
@@ -38,6 +44,8 @@ public record ModelInspection(
         long activeParameters,
         Map<String, Long> parametersByPart,
         Map<String, Long> bytesByDtype,
+        List<WeightCost> weights,
+        List<EscapeShare> mostEscapes,
         int tensorsSkipped,
         int vocabSize,
         int maxContext,
@@ -59,10 +67,37 @@ public record ModelInspection(
         parametersByPart = Collections.unmodifiableMap(new LinkedHashMap<>(parametersByPart));
         bytesByDtype = Collections.unmodifiableMap(new LinkedHashMap<>(bytesByDtype));
         specialTokens = Collections.unmodifiableMap(new LinkedHashMap<>(specialTokens));
+        weights = List.copyOf(weights);
+        mostEscapes = List.copyOf(mostEscapes);
         kv = List.copyOf(kv);
         stopTokenIds = List.copyOf(stopTokenIds);
         files = List.copyOf(files);
     }
+
+    /// What matrices of one format cost.
+    ///
+    /// @param weights numbers in them
+    /// @param bytes in the files, scales and tables included
+    /// @param escapes weights whose exponent is written out, in `packed`
+    /// @param rawPanels panels of 16 rows that stayed in BF16, in `packed`
+    public record WeightCost(String format, int matrices, long weights, long bytes, long escapes, long rawPanels) {
+        public double bitsPerWeight() {
+            return 8.0 * bytes / weights;
+        }
+
+        private WeightCost plus(WeightCost other) {
+            return new WeightCost(
+                    format,
+                    matrices + other.matrices,
+                    weights + other.weights,
+                    bytes + other.bytes,
+                    escapes + other.escapes,
+                    rawPanels + other.rawPanels);
+        }
+    }
+
+    /// How many weights of a packed matrix escape.
+    public record EscapeShare(String tensor, double share, long rawPanels) {}
 
     /// What a KV format costs.
     ///
@@ -86,6 +121,10 @@ public record ModelInspection(
             TextCodec codec = TextCodec.readIfPresent(files, chatFormat);
             Tokenizer tokenizer = codec.tokenizer();
             Map<String, Long> parts = parametersByPart(config);
+            Set<String> used = new HashSet<>();
+            Map<String, WeightCost> costs = new TreeMap<>();
+            List<EscapeShare> escapes = new ArrayList<>();
+            weigh(config, files, used, costs, escapes);
             return new ModelInspection(
                     name(directory),
                     config.architecture(),
@@ -95,7 +134,12 @@ public record ModelInspection(
                     activeParameters(config, parts),
                     parts,
                     bytesByDtype(files),
-                    files.tensorNames().size() - used(config, files),
+                    List.copyOf(costs.values()),
+                    escapes.stream()
+                            .sorted(Comparator.comparingDouble(EscapeShare::share).reversed())
+                            .limit(5)
+                            .toList(),
+                    files.tensorNames().size() - used.size(),
                     config.vocabSize(),
                     config.maxPositionEmbeddings(),
                     kvCosts(config),
@@ -197,10 +241,33 @@ public record ModelInspection(
         return bytes;
     }
 
-    private static int used(ModelConfig config, ModelFiles files) {
-        return (int) TensorExpectation.of(config).stream()
-                .filter(tensor -> files.has(tensor.name()))
-                .count();
+    /// Goes through all tensors that the model uses, and compares the checksums of those that have them.
+    private static void weigh(
+            ModelConfig config,
+            ModelFiles files,
+            Set<String> used,
+            Map<String, WeightCost> costs,
+            List<EscapeShare> shares) {
+        LinearTensors linears = new LinearTensors(files, config.quantization());
+        for (TensorExpectation tensor : TensorExpectation.of(config)) {
+            if (!tensor.matrix()) {
+                used.add(tensor.name());
+                continue;
+            }
+            used.addAll(linears.names(tensor.name()));
+            LinearTensor linear = tensor.open(linears);
+            linear.verify();
+            LinearTensor.Escapes escapes = linear.escapes();
+            long weights = (long) linear.rows() * linear.cols();
+            String format = linear.format().id();
+            costs.merge(
+                    format,
+                    new WeightCost(format, 1, weights, linear.storedBytes(), escapes.weights(), escapes.rawPanels()),
+                    WeightCost::plus);
+            if (escapes.weights() + escapes.rawPanels() > 0) {
+                shares.add(new EscapeShare(linear.name(), (double) escapes.weights() / weights, escapes.rawPanels()));
+            }
+        }
     }
 
     private static Map<String, Integer> byId(Map<String, Integer> tokens) {

@@ -72,7 +72,9 @@ public final class ModelPacker {
     ///
     /// @param escapes weights whose exponent its table lacks, in `packed`
     /// @param rawPanels panels that stayed in BF16, in `packed`
-    public record PackedMatrix(String name, String format, long weights, long bytes, long escapes, long rawPanels) {}
+    /// @param exact whether its numbers are those of the source
+    public record PackedMatrix(
+            String name, String format, long weights, long bytes, long escapes, long rawPanels, boolean exact) {}
 
     /// What was written.
     ///
@@ -83,6 +85,11 @@ public final class ModelPacker {
             String format, long sourceBytes, long bytes, int files, int resumed, List<PackedMatrix> matrices) {
         public Report {
             matrices = List.copyOf(matrices);
+        }
+
+        /// Whether every number of the source came over.
+        public boolean lossless() {
+            return matrices.stream().allMatch(PackedMatrix::exact);
         }
 
         /// Bits that a weight takes in the files, all tensors of matrices together.

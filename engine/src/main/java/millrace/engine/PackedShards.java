@@ -97,14 +97,16 @@ final class PackedShards {
                 } else if (plain) {
                     StoredTensor halves = halves(linear, arena);
                     tensors.add(halves);
-                    matrices.add(matrix(linear, halves.dtype() == DType.BF16 ? "bf16" : "f32", halves, 0, 0));
+                    String id = halves.dtype() == DType.BF16 ? "bf16" : "f32";
+                    matrices.add(matrix(linear, id, halves, 0, 0, !linear.quantised()));
                 } else {
                     Matrix matrix = linear.matrix(targets.of(linear), kernels, arena);
                     requireExact(linear, matrix);
                     packed.put(entry.name(), matrix);
                     StoredTensor blob = ShardWriter.octets(entry.name(), Blob.write(entry.name(), matrix, arena));
                     tensors.add(blob);
-                    matrices.add(matrix(linear, matrix.format().id(), blob, escapes(matrix), raw(matrix)));
+                    boolean exact = linear.quantised() || !matrix.format().grouped();
+                    matrices.add(matrix(linear, matrix.format().id(), blob, escapes(matrix), raw(matrix), exact));
                 }
             }
             ShardWriter.write(file, tensors);
@@ -122,9 +124,10 @@ final class PackedShards {
     }
 
     private static ModelPacker.PackedMatrix matrix(
-            LinearTensor linear, String format, StoredTensor stored, long escapes, long raw) {
+            LinearTensor linear, String format, StoredTensor stored, long escapes, long raw, boolean exact) {
+        long weights = (long) linear.rows() * linear.cols();
         return new ModelPacker.PackedMatrix(
-                linear.name(), format, (long) linear.rows() * linear.cols(), stored.data().byteSize(), escapes, raw);
+                linear.name(), format, weights, stored.data().byteSize(), escapes, raw, exact);
     }
 
     /// The matrix in the usual layout: BF16, rounded if it was quantised; what was published in F32 stays so.

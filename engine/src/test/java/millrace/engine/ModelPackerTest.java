@@ -132,6 +132,56 @@ final class ModelPackerTest {
         assertThat(logits(packed, "stored")).isEqualTo(logits(source, "stored"));
     }
 
+    // ---------------------------------------------------------------------------------------------- inspection
+
+    @Test
+    void inspectionShouldSayWhatPackingCounted() {
+        Path packed = dir.resolve("packed");
+        Report report = ModelPacker.pack(trained("glm-tiny"), "packed", packed, SILENT);
+        ModelInspection inspection = ModelInspection.of(packed, null);
+        assertThat(inspection.parameters()).isEqualTo(ModelInspection.of(trained("glm-tiny"), null).parameters());
+        assertThat(inspection.tensorsSkipped()).isZero();
+        ModelInspection.WeightCost cost = inspection.weights().stream()
+                .filter(one -> one.format().equals("packed"))
+                .findFirst()
+                .orElseThrow();
+        assertThat(cost.escapes()).isEqualTo(report.matrices().stream()
+                .mapToLong(ModelPacker.PackedMatrix::escapes)
+                .sum());
+        assertThat(inspection.weights().stream().mapToLong(ModelInspection.WeightCost::bytes).sum())
+                .isEqualTo(report.matrices().stream().mapToLong(ModelPacker.PackedMatrix::bytes).sum());
+        assertThat(inspection.mostEscapes()).hasSizeLessThanOrEqualTo(5);
+    }
+
+    @Test
+    void inspectionShouldTakeThePartsOfAQuantisedLayerAsUsed() throws IOException {
+        Path quantised = dir.resolve("quantised");
+        QuantizedModel.write(
+                model(TinyModel.of("llama")),
+                quantised,
+                dir.resolve("plain"),
+                name -> name.endsWith("_proj.weight"),
+                QuantizedModel::int4,
+                QuantizedModel.int4Config("lm_head"));
+        ModelInspection inspection = ModelInspection.of(quantised, null);
+        assertThat(inspection.tensorsSkipped()).isZero();
+        assertThat(inspection.weights()).extracting(ModelInspection.WeightCost::format).containsExactly("bf16", "int4");
+        assertThat(inspection.weights().get(1).bitsPerWeight()).isEqualTo(4.5);
+    }
+
+    @Test
+    void inspectionShouldRefuseADamagedPackedModel() throws IOException {
+        Path packed = dir.resolve("packed");
+        ModelPacker.pack(model(TinyModel.of("qwen3")), "packed", packed, SILENT);
+        Path file = packed.resolve("model.safetensors");
+        byte[] bytes = Files.readAllBytes(file);
+        bytes[bytes.length - 5000] ^= 4;
+        Files.write(file, bytes);
+        InvalidModelException e =
+                catchThrowableOfType(InvalidModelException.class, () -> ModelInspection.of(packed, null));
+        assertThat(e.code()).isEqualTo("MODEL_PACKED");
+    }
+
     // ------------------------------------------------------------------------------------------ whole or nothing
 
     private static final class Stopped extends RuntimeException {

@@ -122,20 +122,45 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
     ///
     /// @throws InvalidModelException `MODEL_PACKED`
     public Matrix read(StoredTensor tensor, Kernels kernels, Arena arena) {
+        kernels.forEach(chunks(), chunk -> checkChunk(tensor, chunk));
         MemorySegment body = tensor.data().asSlice(header);
-        int chunks = (int) ((payload + CHUNK - 1) / CHUNK);
-        kernels.forEach(chunks, chunk -> {
-            long from = (long) chunk * CHUNK;
-            int sum = crc(tensor.name(), chunk, body, from, Math.min(CHUNK, payload - from));
-            int expected = tensor.data().get(WORD, FIXED + 4L * chunk);
-            if (sum != expected) {
-                throw refused(tensor.name(), "bytes %d to %d: expected the checksum %08x of this place, got %08x"
-                        .formatted(from, Math.min(payload, from + CHUNK), expected, sum));
-            }
-        });
         return format == WeightFormat.PACKED
                 ? unpack(tensor.name(), body, kernels, arena)
                 : copy(tensor.name(), body, kernels, arena);
+    }
+
+    /// Checks every chunk.
+    void checkChunks(StoredTensor tensor) {
+        for (int chunk = 0; chunk < chunks(); chunk++) {
+            checkChunk(tensor, chunk);
+        }
+    }
+
+    private int chunks() {
+        return (int) ((payload + CHUNK - 1) / CHUNK);
+    }
+
+    private void checkChunk(StoredTensor tensor, int chunk) {
+        long from = (long) chunk * CHUNK;
+        long to = Math.min(payload, from + CHUNK);
+        int sum = crc(tensor.name(), chunk, tensor.data(), header + from, to - from);
+        int expected = tensor.data().get(WORD, FIXED + 4L * chunk);
+        if (sum != expected) {
+            throw refused(tensor.name(), "bytes %d to %d: expected the checksum %08x of this place, got %08x"
+                    .formatted(from, to, expected, sum));
+        }
+    }
+
+    /// Counts what its panels say.
+    LinearTensor.Escapes escapes(StoredTensor tensor) {
+        long weights = 0;
+        long raw = 0;
+        for (int p = 0; format == WeightFormat.PACKED && p < WeightFormat.panels(rows); p++) {
+            int count = tensor.data().get(WORD, header + (long) ENTRIES * tables + 4L * p);
+            weights += count == RAW ? 0 : count;
+            raw += count == RAW ? 1 : 0;
+        }
+        return new LinearTensor.Escapes(weights, raw);
     }
 
     private Matrix copy(String name, MemorySegment body, Kernels kernels, Arena arena) {

@@ -51,6 +51,16 @@ record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
     }
 
     @Override
+    public Escapes escapes() {
+        return blob.escapes(tensor);
+    }
+
+    @Override
+    public void verify() {
+        blob.checkChunks(tensor);
+    }
+
+    @Override
     public Matrix matrix(int first, int count, @Nullable WeightFormat target, Kernels kernels, Arena arena) {
         boolean converted = target != null && target != format() && !quantised();
         if (!converted && first == 0 && count == rows()) {

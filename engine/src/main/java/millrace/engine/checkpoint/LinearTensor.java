@@ -26,6 +26,24 @@ public sealed interface LinearTensor permits PlainTensor, Int4Tensor, Fp8Tensor,
     /// Bytes that the files hold for it.
     long storedBytes();
 
+    /// What a packed tensor could not say by its tables of exponents.
+    ///
+    /// @param weights whose exponent is written out
+    /// @param rawPanels panels of 16 rows that stayed in BF16
+    record Escapes(long weights, long rawPanels) {
+        public static final Escapes NONE = new Escapes(0, 0);
+    }
+
+    /// Escapes of a packed tensor; none in other forms.
+    default Escapes escapes() {
+        return Escapes.NONE;
+    }
+
+    /// Compares all checksums that the stored form has.
+    ///
+    /// @throws millrace.engine.InvalidModelException `MODEL_PACKED`
+    default void verify() {}
+
     /// The rows `[first, first + count)` as a matrix.
     ///
     /// @param target a format to convert to, for weights that are not quantised; null keeps [#format]

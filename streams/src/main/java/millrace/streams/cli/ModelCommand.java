@@ -102,6 +102,21 @@ final class ModelCommand implements Callable<Integer> {
             model.parametersByPart().forEach(parts::put);
             ObjectNode dtypes = report.putObject("bytes_by_dtype");
             model.bytesByDtype().forEach(dtypes::put);
+            ObjectNode weights = report.putObject("weights");
+            for (ModelInspection.WeightCost cost : model.weights()) {
+                weights.putObject(cost.format())
+                        .put("matrices", cost.matrices())
+                        .put("weights", cost.weights())
+                        .put("bytes", cost.bytes())
+                        .put("bits_per_weight", cost.bitsPerWeight())
+                        .put("escapes", cost.escapes())
+                        .put("raw_panels", cost.rawPanels());
+            }
+            var escapes = report.putArray("most_escapes");
+            model.mostEscapes().forEach(one -> escapes.addObject()
+                    .put("tensor", one.tensor())
+                    .put("escape_share", one.share())
+                    .put("raw_panels", one.rawPanels()));
             report.put("tensors_skipped", model.tensorsSkipped());
             report.put("layers", model.layers());
             report.put("vocab_size", model.vocabSize());
@@ -140,8 +155,7 @@ final class ModelCommand implements Callable<Integer> {
                         Locale.ROOT, "             %,18d  %5.1f %%  %s", part.getValue(),
                         100.0 * part.getValue() / model.parameters(), part.getKey()));
             }
-            model.bytesByDtype()
-                    .forEach((dtype, bytes) -> out.println("weights      " + ByteSize.text(bytes) + " in " + dtype));
+            printWeights(model, out);
             if (model.tensorsSkipped() > 0) {
                 out.println("             " + model.tensorsSkipped() + " tensors are not needed and skipped");
             }
@@ -158,6 +172,22 @@ final class ModelCommand implements Callable<Integer> {
             for (var file : model.files()) {
                 out.println("             " + file.sha256() + "  " + file.name() + "  " + ByteSize.text(file.bytes()));
             }
+        }
+
+        private static void printWeights(ModelInspection model, PrintWriter out) {
+            model.bytesByDtype()
+                    .forEach((dtype, bytes) -> out.println("weights      " + ByteSize.text(bytes) + " in " + dtype));
+            for (ModelInspection.WeightCost cost : model.weights()) {
+                String escapes = cost.format().equals("packed")
+                        ? String.format(Locale.ROOT, ", %.4f %% escapes, %d panels in BF16",
+                                100.0 * cost.escapes() / cost.weights(), cost.rawPanels())
+                        : "";
+                out.println(String.format(
+                        Locale.ROOT, "             %,18d  in %d matrices of %s, %.3f bits each%s", cost.weights(),
+                        cost.matrices(), cost.format(), cost.bitsPerWeight(), escapes));
+            }
+            model.mostEscapes().forEach(one -> out.println(String.format(
+                    Locale.ROOT, "             %17.4f %%  escapes in %s", 100 * one.share(), one.tensor())));
         }
 
         /// Reserved names come in hundreds and mean nothing; two dozen of the others are enough for people.

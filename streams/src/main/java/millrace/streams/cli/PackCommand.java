@@ -109,6 +109,7 @@ final class PackCommand implements Callable<Integer> {
         node.put("source_bytes", report.sourceBytes()).put("bytes", report.bytes());
         node.put("ratio", (double) report.bytes() / report.sourceBytes());
         node.put("bits_per_weight", report.bitsPerWeight());
+        node.put("lossless", report.lossless());
         node.put("files", report.files()).put("files_resumed", report.resumed());
         ObjectNode formats = node.putObject("formats");
         byFormat(report).forEach((name, sum) -> formats.putObject(name)
@@ -125,9 +126,10 @@ final class PackCommand implements Callable<Integer> {
 
     private void print(ModelPacker.Report report, Path target, PrintWriter writer) {
         writer.println(String.format(
-                Locale.ROOT, "%s: %s instead of %s (%.1f %%), %.2f bits a weight, %d files%s", target,
+                Locale.ROOT, "%s: %s instead of %s (%.1f %%), %.2f bits a weight, %s, %d files%s", target,
                 ByteSize.text(report.bytes()), ByteSize.text(report.sourceBytes()),
-                100.0 * report.bytes() / report.sourceBytes(), report.bitsPerWeight(), report.files(),
+                100.0 * report.bytes() / report.sourceBytes(), report.bitsPerWeight(),
+                report.lossless() ? "without loss" : "rounded: lossy", report.files(),
                 report.resumed() == 0 ? "" : ", " + report.resumed() + " of them from before"));
         byFormat(report).forEach((name, sum) -> writer.println(String.format(
                 Locale.ROOT, "  %-7s %,d weights in %s, %.3f bits each%s", name, sum[0], ByteSize.text(sum[1]),
