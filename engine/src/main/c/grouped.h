@@ -64,13 +64,12 @@ INLINE void multiply_line(int panels, int rows, const w16 *v, int long_form, con
     }
 }
 
-/* Adds parts times scales to the results so far. These stay in memory: the registers are for the parts. */
-INLINE void add_parts(int panels, int rows, const f16 *scales, f16 (*part)[DENSE_ROWS], float *out) {
-    __asm__("" : "+r"(out) : : "memory");
+/* Adds parts times scales to the results so far, or to zero. */
+INLINE void add_parts(int panels, int rows, const f16 *scales, f16 (*part)[DENSE_ROWS], float *out, int first) {
     UNROLL for (int p = 0; p < panels; p++) {
         UNROLL for (int r = 0; r < rows; r++) {
             float *o = out + r * TILE + p * LANES;
-            f_store(o, f_fma(scales[p], part[p][r], f_load(o)));
+            f_store(o, f_fma(scales[p], part[p][r], first ? f_zero() : f_load(o)));
         }
     }
 }
@@ -104,13 +103,18 @@ INLINE void short_group(int panels, int rows, const char *const *w, int64_t grou
             }
         }
         f16 scales = scale_of(w[p], group);
-        add_parts(1, rows, &scales, part, out + p * LANES);
+        add_parts(1, rows, &scales, part, out + p * LANES, 0);
     }
 }
 
 /* Few rows: weights go from memory through registers into the products. */
 INLINE void grouped_tile(int panels, int rows, const char *const *w, int64_t cols, const float *x, int64_t stride,
         float *out) {
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int p = 0; p < panels; p++) {
+            f_store(out + r * TILE + p * LANES, f_zero());
+        }
+    }
     for (int64_t b = 0; b < GROUPED_AHEAD; b += LINE_BYTES) {
         UNROLL for (int p = 0; p < panels; p++) {
             __builtin_prefetch(w[p] + b, 0, 3);
@@ -151,7 +155,9 @@ INLINE void grouped_tile(int panels, int rows, const char *const *w, int64_t col
         UNROLL for (int p = 0; p < panels; p++) {
             scales[p] = scale_of(w[p], g);
         }
-        add_parts(panels, rows, scales, part, out);
+        /* Results stay in memory: the registers are for the parts. */
+        __asm__("" : : : "memory");
+        add_parts(panels, rows, scales, part, out, 0);
     }
     if (cols % GROUP) {
         short_group(panels, rows, w, groups, cols % GROUP, x + groups * GROUP, stride, out);
@@ -161,7 +167,7 @@ INLINE void grouped_tile(int panels, int rows, const char *const *w, int64_t col
 /* Multiplies decoded groups. */
 INLINE void decoded_tile(int panels, int rows, float (*const w)[PIECE * LANES],
         float (*const scales)[PIECE_GROUPS * LANES], int64_t depths, const float *x, int64_t stride, float *out,
-        lookahead next) {
+        int first, lookahead next) {
     for (int64_t from = 0, g = 0; from < depths; from += GROUP, g++) {
         f16 part[DENSE_PANELS][DENSE_ROWS];
         zero_parts(panels, rows, part);
@@ -186,7 +192,7 @@ INLINE void decoded_tile(int panels, int rows, float (*const w)[PIECE * LANES],
         UNROLL for (int p = 0; p < panels; p++) {
             by[p] = f_load(scales[p] + LANES * g);
         }
-        add_parts(panels, rows, by, part, out);
+        add_parts(panels, rows, by, part, out, first && g == 0);
     }
 }
 
@@ -225,7 +231,7 @@ INLINE void grouped_dense(int panels, const char *const *w, int64_t cols, const 
         lookahead next = {block_of(w[0], (from + PIECE) / GROUP), panels > 1 ? w[1] - w[0] : 0,
                           LINE_BYTES / LINE_DEPTHS};
 #define DECODED(rows, next) decoded_tile(panels, rows, values, scales, depths, x + from + r * stride, stride, \
-        out + r * TILE, next)
+        out + r * TILE, from == 0, next)
         int64_t r = 0;
         for (; r + DENSE_ROWS <= rows; r += DENSE_ROWS) {
             if (r == 0) {
@@ -290,11 +296,6 @@ INLINE int grouped_four(const char *const *w, int64_t cols, const float *x, int6
 /* What project_f32 is, for weights in groups. */
 INLINE void project_grouped(const char *const *w, int64_t panels, int64_t cols, const float *x, int64_t stride,
         int64_t rows, float *out) {
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t p = 0; p < panels; p++) {
-            f_store(out + r * TILE + p * LANES, f_zero());
-        }
-    }
     if (panels == 4 && grouped_four(w, cols, x, stride, rows, out)) {
         return;
     }
