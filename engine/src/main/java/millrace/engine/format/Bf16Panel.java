@@ -5,6 +5,9 @@ import java.lang.foreign.MemorySegment;
 /// A panel in BF16: `[⌈cols / 2⌉][16]` words of two columns, the even one in the low half. The partner of an odd last
 /// column is zero.
 public final class Bf16Panel {
+    /// Words of each lane that are turned at once: few enough to stay in the innermost cache.
+    private static final int PIECE = 64;
+
     private Bf16Panel() {}
 
     public static long bytes(int cols) {
@@ -14,16 +17,17 @@ public final class Bf16Panel {
     /// @param values row by row, `cols` each
     /// @param rows 1 to 16; missing ones become zero
     public static void encode(short[] values, int rows, int cols, MemorySegment out, long at) {
-        for (int lane = 0; lane < WeightFormat.PANEL_ROWS; lane++) {
-            for (int k = 0; k < cols; k += 2) {
-                int word = 0;
-                if (lane < rows) {
-                    int low = values[lane * cols + k] & 0xFFFF;
+        int[] words = new int[PIECE * WeightFormat.PANEL_ROWS];
+        for (int first = 0; first < (cols + 1) / 2; first += PIECE) {
+            int count = Math.min(PIECE, (cols + 1) / 2 - first);
+            for (int lane = 0; lane < rows; lane++) {
+                for (int j = 0; j < count; j++) {
+                    int k = 2 * (first + j);
                     int high = k + 1 < cols ? values[lane * cols + k + 1] : 0;
-                    word = high << 16 | low;
+                    words[j * WeightFormat.PANEL_ROWS + lane] = high << 16 | values[lane * cols + k] & 0xFFFF;
                 }
-                Words.word(out, at + 32L * k + 4 * lane, word);
             }
+            Words.words(words, count * WeightFormat.PANEL_ROWS, out, at + 64L * first);
         }
     }
 

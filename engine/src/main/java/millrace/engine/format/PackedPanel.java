@@ -66,9 +66,7 @@ public final class PackedPanel {
         int[] codes = codes(table);
         long escapes = 0;
         for (int b = 0; b < blocks(cols); b++) {
-            if (flagged(values, rows, cols, b, codes)) {
-                escapes += escapesOf(values, rows, cols, b, codes);
-            }
+            escapes += Math.max(0, escapes(values, rows, cols, b, codes));
         }
         return escapes;
     }
@@ -102,48 +100,53 @@ public final class PackedPanel {
         long escapes = at + escapesAt(cols);
         long next = escapes;
         for (int b = 0; b < blocks(cols); b++) {
-            boolean flagged = flagged(values, rows, cols, b, codes);
+            boolean flagged = escapes(values, rows, cols, b, codes) >= 0;
+            block(values, rows, cols, b, codes, flagged, out, at + blocksAt(cols) + (long) b * BLOCK_BYTES);
             if (flagged) {
                 long flags = at + 64 + b / 64 * 8;
                 Words.twice(out, flags, Words.twice(out, flags) | 1L << b % 64);
+                next = escapes(values, rows, cols, b, codes, out, next);
             }
-            next = block(values, rows, cols, b, codes, flagged, out, at, next);
         }
         long bytes = bytes(cols, next - escapes);
         out.asSlice(next, at + bytes - next).fill((byte) 0);
         return bytes;
     }
 
-    private static long block(
-            short[] values,
-            int rows,
-            int cols,
-            int b,
-            int[] codes,
-            boolean flagged,
-            MemorySegment out,
-            long at,
-            long firstEscape) {
-        long block = at + blocksAt(cols) + (long) b * BLOCK_BYTES;
+    private static void block(
+            short[] values, int rows, int cols, int b, int[] codes, boolean flagged, MemorySegment out, long block) {
+        int columns = Math.min(BLOCK, cols - b * BLOCK);
+        int most = flagged ? ESCAPE : ENTRIES;
+        for (int lane = 0; lane < rows; lane++) {
+            int from = lane * cols + b * BLOCK;
+            int nibbles = 0;
+            long halves = 0;
+            for (int i = 0; i < columns; i++) {
+                short value = values[from + i];
+                nibbles |= Math.min(codes[exponent(value)], most) << 4 * i;
+                // Columns 0 to 3 share the lower word, 4 to 7 the upper one.
+                int signMantissa = Integer.rotateRight((value & 0x807F) << 16, 8 * (i % 4));
+                halves |= (signMantissa & 0xFFFF_FFFFL) << i / 4 * 32;
+            }
+            Words.word(out, block + 4 * lane, nibbles);
+            Words.word(out, block + 64 + 4 * lane, (int) halves);
+            Words.word(out, block + 128 + 4 * lane, (int) (halves >>> 32));
+        }
+    }
+
+    /// Writes the escapes of a flagged block, by column, then by lane; returns where the next ones go.
+    private static long escapes(
+            short[] values, int rows, int cols, int b, int[] codes, MemorySegment out, long firstEscape) {
         long next = firstEscape;
-        for (int i = 0; i < Math.min(BLOCK, cols - b * BLOCK); i++) {
+        for (int k = b * BLOCK; k < Math.min(cols, (b + 1) * BLOCK); k++) {
             for (int lane = 0; lane < rows; lane++) {
-                short value = values[lane * cols + b * BLOCK + i];
-                int code = codes[exponent(value)];
-                if (flagged && code >= ESCAPE) {
-                    Words.octet(out, next++, (byte) exponent(value));
-                    code = ESCAPE;
+                int exponent = exponent(values[lane * cols + k]);
+                if (codes[exponent] >= ESCAPE) {
+                    Words.octet(out, next++, (byte) exponent);
                 }
-                or(out, block + 4 * lane, code << 4 * i);
-                int signMantissa = (value & 0x807F) << 16;
-                or(out, block + 64 + i / 4 * 64 + 4 * lane, Integer.rotateRight(signMantissa, 8 * (i % 4)));
             }
         }
         return next;
-    }
-
-    private static void or(MemorySegment out, long at, int bits) {
-        Words.word(out, at, Words.word(out, at) | bits);
     }
 
     private static int exponent(short value) {
@@ -192,30 +195,21 @@ public final class PackedPanel {
         return codes;
     }
 
-    private static boolean flagged(short[] values, int rows, int cols, int block, int[] codes) {
-        int from = block * BLOCK;
-        int to = Math.min(cols, from + BLOCK);
-        for (int lane = 0; lane < rows; lane++) {
-            for (int k = from; k < to; k++) {
-                if (codes[exponent(values[lane * cols + k])] == ENTRIES) {
-                    return true;
-                }
-            }
-        }
-        return false;
-    }
-
-    /// Escapes of a flagged block.
-    private static int escapesOf(short[] values, int rows, int cols, int block, int[] codes) {
-        int from = block * BLOCK;
-        int to = Math.min(cols, from + BLOCK);
+    /// Escapes of a block, or −1 if it has no need of a flag.
+    private static int escapes(short[] values, int rows, int cols, int block, int[] codes) {
+        int width = Math.min(BLOCK, cols - block * BLOCK);
+        int missing = 0;
         int count = 0;
         for (int lane = 0; lane < rows; lane++) {
-            for (int k = from; k < to; k++) {
-                count += codes[exponent(values[lane * cols + k])] >= ESCAPE ? 1 : 0;
+            int from = lane * cols + block * BLOCK;
+            for (int k = from; k < from + width; k++) {
+                int code = codes[exponent(values[k])];
+                // One step over 15 for each exponent that the table lacks.
+                missing += code >>> 4;
+                count += code + 1 >>> 4;
             }
         }
-        return count;
+        return missing == 0 ? -1 : count;
     }
 
     /// One row of the panel.

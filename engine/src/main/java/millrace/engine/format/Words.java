@@ -23,6 +23,10 @@ final class Words {
         data.set(INT, at, value);
     }
 
+    static void words(int[] values, int count, MemorySegment out, long at) {
+        MemorySegment.copy(values, 0, out, INT, at, count);
+    }
+
     static short half(MemorySegment data, long at) {
         return data.get(SHORT, at);
     }

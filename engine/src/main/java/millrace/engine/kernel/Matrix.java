@@ -154,6 +154,13 @@ public final class Matrix {
 
         private short[] halves(int panel) {
             short[] values = new short[panelRows(panel) * cols];
+            if (colStride == 1) {
+                for (int r = 0; r < panelRows(panel); r++) {
+                    long at = 2 * (first + ((long) panel * PANEL_ROWS + r) * rowStride);
+                    MemorySegment.copy(data, HALF, at, values, r * cols, cols);
+                }
+                return values;
+            }
             int i = 0;
             for (int r = 0; r < panelRows(panel); r++) {
                 long at = 2 * (first + ((long) panel * PANEL_ROWS + r) * rowStride);
@@ -166,6 +173,13 @@ public final class Matrix {
 
         private float[] floats(int panel) {
             float[] values = new float[panelRows(panel) * cols];
+            if (dtype == DType.BF16) {
+                short[] halves = halves(panel);
+                for (int i = 0; i < values.length; i++) {
+                    values[i] = BFloat16.toFloat(halves[i]);
+                }
+                return values;
+            }
             int i = 0;
             for (int r = 0; r < panelRows(panel); r++) {
                 for (int c = 0; c < cols; c++) {
