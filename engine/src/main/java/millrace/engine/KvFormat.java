@@ -2,25 +2,96 @@ package millrace.engine;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
-/// How the KV cache stores a token. `F32` is the reference for comparisons, `BF16` the default.
+/// How the KV cache stores a token. `F32` is the reference for comparisons; docs/quality.md says what each costs.
 public enum KvFormat {
     F32,
     BF16,
-    /// GQA: int8 codes with one scale per token and KV head. MLA: the latent in tiles of at most 128 values with a
-    /// scale each, the rotary part in BF16.
-    INT8;
+    /// Grouped attention: int8 codes with an F16 scale per token and KV head. Latent attention: the latent in groups of
+    /// 128 values with an F32 scale each, the rotated part in BF16.
+    INT8,
+    /// Grouped attention only: int4 codes of the rotated head with an F16 scale per token and 32 values.
+    INT4,
+    /// Latent attention only: the latent as e4m3 in groups of 128 values with an F32 scale each, the rotated part in
+    /// BF16.
+    FP8,
+    /// Latent attention only: latent and rotated part as e4m3 with one F32 scale per token.
+    FP8_PLAIN;
 
-    /// The name in configuration and records: `f32`, `bf16`, `int8`.
-    public String id() {
-        return name().toLowerCase(java.util.Locale.ROOT);
+    /// The smallest head that INT4 can rotate: as many values share a scale.
+    private static final int LEAST_ROTATED = 32;
+
+    /// What a model caches of a token.
+    public enum Kind {
+        /// Keys and values of each KV head.
+        GROUPED("grouped attention"),
+        /// One latent and one rotated key.
+        LATENT("latent attention");
+
+        private final String words;
+
+        Kind(String words) {
+            this.words = words;
+        }
     }
 
-    /// The smallest format that is lossless in practice, see docs/quality.md.
+    /// The name in configuration and records: `f32`, `fp8-plain`.
+    public String id() {
+        return name().toLowerCase(Locale.ROOT).replace('_', '-');
+    }
+
+    /// The smallest format that is lossless in practice for every kind of model, see docs/quality.md.
     public static KvFormat auto() {
         return INT8;
+    }
+
+    /// The smallest format that is lossless in practice.
+    public static KvFormat auto(Kind kind) {
+        return switch (kind) {
+            case GROUPED, LATENT -> INT8;
+        };
+    }
+
+    /// The formats that a model may have, in the order of their declaration.
+    ///
+    /// @param headDim numbers of a KV head; of no matter in latent attention
+    public static List<KvFormat> of(Kind kind, int headDim) {
+        return Arrays.stream(values())
+                .filter(format -> format.refusal(kind, headDim) == null)
+                .toList();
+    }
+
+    /// Refuses a format that a model cannot have.
+    ///
+    /// @throws BackendException `KV_FORMAT`
+    public void require(Kind kind, int headDim) {
+        String refusal = refusal(kind, headDim);
+        if (refusal != null) {
+            String others = of(kind, headDim).stream().map(KvFormat::id).collect(Collectors.joining(", "));
+            throw new BackendException(
+                    "KV_FORMAT",
+                    "engine.kv.format: expected auto or one of " + others + ", got \"" + id() + "\": " + refusal);
+        }
+    }
+
+    private @Nullable String refusal(Kind kind, int headDim) {
+        boolean has = switch (this) {
+            case F32, BF16, INT8 -> true;
+            case INT4 -> kind == Kind.GROUPED;
+            case FP8, FP8_PLAIN -> kind == Kind.LATENT;
+        };
+        if (!has) {
+            return "the model has " + kind.words;
+        }
+        if (this == INT4 && (headDim < LEAST_ROTATED || Integer.bitCount(headDim) != 1)) {
+            return "it rotates heads, whose size must be a power of two from " + LEAST_ROTATED
+                    + " on, and the model's is " + headDim;
+        }
+        return null;
     }
 
     /// What configuration may say: `auto`, then the id of every format.
@@ -39,6 +110,7 @@ public enum KvFormat {
                 return format;
             }
         }
-        throw new IllegalArgumentException("KV format: expected one of f32, bf16, int8, got \"" + id + "\"");
+        throw new IllegalArgumentException("KV format: expected one of "
+                + Arrays.stream(values()).map(KvFormat::id).collect(Collectors.joining(", ")) + ", got \"" + id + "\"");
     }
 }

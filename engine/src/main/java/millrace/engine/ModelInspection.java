@@ -174,7 +174,7 @@ public record ModelInspection(
 
     private static List<KvCost> kvCosts(ModelConfig config) {
         List<KvCost> costs = new ArrayList<>();
-        for (KvFormat format : KvFormat.values()) {
+        for (KvFormat format : Transformer.kvFormats(config)) {
             KvLayout layout = Transformer.kvLayout(config, format);
             costs.add(new KvCost(format.id(), layout.bytesPerToken(), layout.pageBytes()));
         }

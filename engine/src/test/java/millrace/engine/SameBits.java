@@ -62,7 +62,11 @@ public final class SameBits {
     }
 
     private long pageBytes() {
-        return ModelInspection.of(model, null).kv().get(format.ordinal()).pageBytes();
+        return ModelInspection.of(model, null).kv().stream()
+                .filter(cost -> cost.format().equals(format.id()))
+                .findFirst()
+                .orElseThrow()
+                .pageBytes();
     }
 
     private void assertSame(Outcome expected, String name, EngineConfig config) {

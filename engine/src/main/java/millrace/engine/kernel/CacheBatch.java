@@ -60,8 +60,13 @@ public final class CacheBatch {
         return startPosition[segment];
     }
 
+    /// Absolute addresses of the pages of a segment's sequence, in order. Not a copy.
+    public long[] pages(int segment) {
+        return Objects.requireNonNull(pages[segment]);
+    }
+
     /// Absolute address of the page that holds a position.
     public long page(int segment, int position) {
-        return Objects.requireNonNull(pages[segment])[position / CacheShape.TOKENS];
+        return pages(segment)[position / CacheShape.TOKENS];
     }
 }

@@ -9,31 +9,70 @@ public sealed interface CacheShape {
     /// Lanes that a tile's row of values is padded to.
     int LANES = 16;
 
+    /// Queries that are computed together at most.
+    int MOST_QUERIES = 32;
+
     /// Bytes of a block, a multiple of 64.
     long blockBytes();
 
-    /// Floats that a block decodes to, see [Loops].
-    int decodedFloats();
+    /// Numbers of a query and of a key.
+    int keyDim();
+
+    /// Floats from one query's sums of values to the next's.
+    int valueLanes();
+
+    /// Floats that the loops over blocks need as working memory.
+    int scratchFloats();
 
     /// Keys and values of one KV head.
     ///
-    /// | part         | shape                                           | at              |
-    /// |--------------|-------------------------------------------------|-----------------|
-    /// | keys         | tile, depth = `headDim`, 16 lanes = tokens      | 0               |
-    /// | values       | tile, depth = 16 tokens, lanes = `valueLanes()` | `valueOffset()` |
-    /// | key scales   | `[16]` F32, only in INT8                        | `scaleOffset()` |
-    /// | value scales | `[16]` F32, only in INT8                        | 64 bytes on     |
+    /// | part         | shape                                           | at                   |
+    /// |--------------|-------------------------------------------------|----------------------|
+    /// | keys         | tile, depth = `headDim`, 16 lanes = tokens      | 0                    |
+    /// | values       | tile, depth = 16 tokens, lanes = `valueLanes()` | `valueOffset()`      |
+    /// | key scales   | `[scaleGroups()][16]` F16                       | `keyScaleOffset()`   |
+    /// | value scales | `[scaleGroups()][16]` F16                       | `valueScaleOffset()` |
     ///
-    /// A scale belongs to one token: `amax / 127` over its `headDim` values. It is F32 because it then costs no range
-    /// (an F16 scale is denormal below 6·10⁻⁵) and 16 of them are one aligned load; the price is 2 bytes in 132.
+    /// A scale belongs to one token: in INT8 to its `headDim` values, in INT4 to 32 of them. INT4 holds keys and values
+    /// after a [Hadamard] rotation of the head; queries are rotated alike, and results rotated back.
     record Grouped(TileFormat format, int headDim) implements CacheShape {
+        /// Dimensions that share a scale in INT4.
+        public static final int INT4_GROUP = 32;
+
         public Grouped {
-            if (headDim < 1) {
-                throw new IllegalArgumentException("grouped cache: headDim " + headDim);
+            boolean rotatable = Integer.bitCount(headDim) == 1 && headDim >= INT4_GROUP;
+            if (headDim < 1 || format == TileFormat.FP8 || format == TileFormat.INT4_PAIRS
+                    || format == TileFormat.INT4 && !rotatable) {
+                throw new IllegalArgumentException("grouped cache: " + format + ", headDim " + headDim);
             }
         }
 
+        /// Whether what is stored is rotated.
+        public boolean rotated() {
+            return format == TileFormat.INT4;
+        }
+
+        public TileFormat valueFormat() {
+            return format == TileFormat.INT4 ? TileFormat.INT4_PAIRS : format;
+        }
+
+        /// Dimensions that share a scale.
+        public int scaleGroup() {
+            return format == TileFormat.INT4 ? INT4_GROUP : headDim;
+        }
+
+        /// Scales of a token's key, and of its value.
+        public int scaleGroups() {
+            return format.scaled() ? headDim / scaleGroup() : 0;
+        }
+
+        @Override
+        public int keyDim() {
+            return headDim;
+        }
+
         /// `headDim`, padded to whole lanes.
+        @Override
         public int valueLanes() {
             return padded(headDim);
         }
@@ -42,19 +81,23 @@ public sealed interface CacheShape {
             return format.bytes(headDim, TOKENS);
         }
 
-        public long scaleOffset() {
-            return valueOffset() + format.bytes(TOKENS, valueLanes());
+        public long keyScaleOffset() {
+            return valueOffset() + valueFormat().bytes(TOKENS, valueLanes());
+        }
+
+        public long valueScaleOffset() {
+            return keyScaleOffset() + (long) scaleGroups() * TOKENS * Short.BYTES;
         }
 
         @Override
         public long blockBytes() {
-            return scaleOffset() + (format == TileFormat.INT8 ? 2L * TOKENS * Float.BYTES : 0);
+            return keyScaleOffset() + 2L * scaleGroups() * TOKENS * Short.BYTES;
         }
 
         @Override
-        public int decodedFloats() {
+        public int scratchFloats() {
             int depth = format.groups(headDim) * format.perWord();
-            return depth * TOKENS + TOKENS * valueLanes();
+            return TOKENS * Math.max(depth, valueLanes()) + TOKENS * (scaleGroups() + MOST_QUERIES);
         }
     }
 
@@ -64,16 +107,23 @@ public sealed interface CacheShape {
     /// |--------|--------------------------------------------------|-----------------|
     /// | latent | tile, depth = 16 tokens, lanes = `latentLanes()` | 0               |
     /// | rope   | tile, depth = 16 tokens, lanes = `ropeLanes()`   | `ropeOffset()`  |
-    /// | scales | `[groups()][16]` F32, only in INT8               | `scaleOffset()` |
+    /// | scales | `[scaleGroups()][16]` F32                        | `scaleOffset()` |
     ///
-    /// In INT8 the latent is cut into groups of 128 values (the last may be shorter) with a scale per token and group;
-    /// the rotated part stays BF16: its error would not be averaged over a latent but meet every position's angle.
+    /// In INT8 and FP8 the latent is cut into groups of 128 values (the last may be shorter) with a scale per token and
+    /// group; the rotated part stays BF16: its error would not be averaged over a latent but meet every position's
+    /// angle. If also the rotated part is FP8, the token has one scale for all.
     record Latent(TileFormat latentFormat, TileFormat ropeFormat, int rank, int ropeDim) implements CacheShape {
         /// Values of the latent that share a scale.
         public static final int GROUP = 128;
 
         public Latent {
-            if (rank < 1 || ropeDim < 1 || ropeFormat == TileFormat.INT8) {
+            boolean known = switch (latentFormat) {
+                case F32 -> ropeFormat == TileFormat.F32;
+                case BF16, INT8 -> ropeFormat == TileFormat.BF16;
+                case FP8 -> ropeFormat == TileFormat.BF16 || ropeFormat == TileFormat.FP8;
+                case INT4, INT4_PAIRS -> false;
+            };
+            if (rank < 1 || ropeDim < 1 || !known) {
                 throw new IllegalArgumentException("latent cache: " + latentFormat + ", " + ropeFormat + ", rank "
                         + rank + ", ropeDim " + ropeDim);
             }
@@ -87,9 +137,27 @@ public sealed interface CacheShape {
             return padded(ropeDim);
         }
 
-        /// Groups of latent values with a scale each.
-        public int groups() {
-            return (rank + GROUP - 1) / GROUP;
+        /// Whether latent and rotated part share one scale per token.
+        public boolean plain() {
+            return ropeFormat == TileFormat.FP8;
+        }
+
+        /// Scales of a token.
+        public int scaleGroups() {
+            if (!latentFormat.scaled()) {
+                return 0;
+            }
+            return plain() ? 1 : (rank + GROUP - 1) / GROUP;
+        }
+
+        @Override
+        public int keyDim() {
+            return rank + ropeDim;
+        }
+
+        @Override
+        public int valueLanes() {
+            return latentLanes();
         }
 
         public long ropeOffset() {
@@ -102,12 +170,13 @@ public sealed interface CacheShape {
 
         @Override
         public long blockBytes() {
-            return scaleOffset() + (latentFormat == TileFormat.INT8 ? (long) groups() * TOKENS * Float.BYTES : 0);
+            return scaleOffset() + (long) scaleGroups() * TOKENS * Float.BYTES;
         }
 
         @Override
-        public int decodedFloats() {
-            return TOKENS * (latentLanes() + ropeLanes()) + TOKENS * (rank + ropeDim);
+        public int scratchFloats() {
+            int tokens = TOKENS * (latentLanes() + ropeLanes());
+            return tokens + MOST_QUERIES * keyDim() + TOKENS * (scaleGroups() + MOST_QUERIES);
         }
     }
 

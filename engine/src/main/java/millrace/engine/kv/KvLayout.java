@@ -22,14 +22,36 @@ public record KvLayout(KvFormat format, int layers, int heads, CacheShape shape)
     }
 
     /// Keys and values per KV head.
+    ///
+    /// @throws IllegalArgumentException for a format that grouped attention cannot have
     public static KvLayout grouped(KvFormat format, int layers, int heads, int headDim) {
-        return new KvLayout(format, layers, heads, new CacheShape.Grouped(tileFormat(format), headDim));
+        TileFormat tile = switch (format) {
+            case F32 -> TileFormat.F32;
+            case BF16 -> TileFormat.BF16;
+            case INT8 -> TileFormat.INT8;
+            case INT4 -> TileFormat.INT4;
+            case FP8, FP8_PLAIN -> throw new IllegalArgumentException("grouped attention: KV format " + format.id());
+        };
+        return new KvLayout(format, layers, heads, new CacheShape.Grouped(tile, headDim));
     }
 
     /// One latent and one rotated key per layer.
+    ///
+    /// @throws IllegalArgumentException for a format that latent attention cannot have
     public static KvLayout latent(KvFormat format, int layers, int rank, int ropeDim) {
-        TileFormat rope = format == KvFormat.F32 ? TileFormat.F32 : TileFormat.BF16;
-        return new KvLayout(format, layers, 1, new CacheShape.Latent(tileFormat(format), rope, rank, ropeDim));
+        TileFormat latent = switch (format) {
+            case F32 -> TileFormat.F32;
+            case BF16 -> TileFormat.BF16;
+            case INT8 -> TileFormat.INT8;
+            case FP8, FP8_PLAIN -> TileFormat.FP8;
+            case INT4 -> throw new IllegalArgumentException("latent attention: KV format " + format.id());
+        };
+        TileFormat rope = switch (format) {
+            case F32 -> TileFormat.F32;
+            case FP8_PLAIN -> TileFormat.FP8;
+            default -> TileFormat.BF16;
+        };
+        return new KvLayout(format, layers, 1, new CacheShape.Latent(latent, rope, rank, ropeDim));
     }
 
     /// Bytes from the start of a page to the block of a layer and head.
@@ -44,13 +66,5 @@ public record KvLayout(KvFormat format, int layers, int heads, CacheShape shape)
     /// A sixteenth of a page, padding and scales included.
     public long bytesPerToken() {
         return pageBytes() / CacheShape.TOKENS;
-    }
-
-    private static TileFormat tileFormat(KvFormat format) {
-        return switch (format) {
-            case F32 -> TileFormat.F32;
-            case BF16 -> TileFormat.BF16;
-            case INT8 -> TileFormat.INT8;
-        };
     }
 }

@@ -1,5 +1,6 @@
 package millrace.engine.model;
 
+import java.util.List;
 import millrace.engine.KvFormat;
 import millrace.engine.batch.StepModel;
 import millrace.engine.batch.StepPlan;
@@ -67,9 +68,22 @@ public final class Transformer implements StepModel {
         wantedBatch = new CacheBatch(maxRows);
     }
 
+    /// The formats that this model's cache can have.
+    public static List<KvFormat> kvFormats(ModelConfig config) {
+        return KvFormat.of(kvKind(config), config.headDim());
+    }
+
+    /// What this model caches.
+    public static KvFormat.Kind kvKind(ModelConfig config) {
+        return config.mla() == null ? KvFormat.Kind.GROUPED : KvFormat.Kind.LATENT;
+    }
+
     /// What a page of this model's cache holds.
+    ///
+    /// @throws BackendException `KV_FORMAT` for a format that it cannot have
     public static KvLayout kvLayout(ModelConfig config, KvFormat format) {
         MlaConfig mla = config.mla();
+        format.require(kvKind(config), config.headDim());
         return mla == null
                 ? KvLayout.grouped(format, config.numHiddenLayers(), config.numKeyValueHeads(), config.headDim())
                 : KvLayout.latent(format, config.numHiddenLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());

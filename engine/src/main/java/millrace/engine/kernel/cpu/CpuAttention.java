@@ -4,22 +4,24 @@ import java.util.Arrays;
 import java.util.Objects;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
+import millrace.engine.kernel.Hadamard;
 import millrace.engine.kernel.Rows;
-import millrace.engine.kernel.TileFormat;
 import org.jspecify.annotations.Nullable;
 
 /// Attention as a task: a unit is a tile of queries of one segment and KV head.
 ///
 /// A query is one head of one row. Queries of a segment and KV head are numbered row by row, so that their positions
-/// ascend. A unit goes over the pages twice, first for scores, then for the weighted sums, and decodes each page once
+/// ascend. A unit goes over the pages twice, first for scores, then for the weighted sums, and reads each page once
 /// per pass for all of its queries. Between the passes stands the softmax over whole rows of scores: there is no
 /// running maximum, so the order of additions does not depend on where a page or a tile ends.
 final class CpuAttention implements ThreadTeam.Task {
     private static final int PAGE = CacheShape.TOKENS;
     private static final int GROUPED_TILE = 16;
     // Decoding a latent costs more, and many heads share it: large tiles, but enough of them for every thread.
-    private static final int LATENT_TILE = 32;
+    private static final int LATENT_TILE = CacheShape.MOST_QUERIES;
     private static final int SMALLEST_TILE = 8;
+    // Pages of one call of the loops: some ten microseconds, in which no thread can be stopped.
+    private static final int RUN = 32;
 
     private final Loops loops;
     private final Work[] work;
@@ -36,6 +38,7 @@ final class CpuAttention implements ThreadTeam.Task {
     private int keyDim;
     private int valueDim;
     private int valueLanes;
+    private boolean rotated;
     private float scale;
     private int[] firstUnit = new int[1];
 
@@ -61,6 +64,7 @@ final class CpuAttention implements ThreadTeam.Task {
         keyDim = grouped.headDim();
         valueDim = grouped.headDim();
         valueLanes = grouped.valueLanes();
+        rotated = grouped.rotated();
         if (heads % kv != 0 || queries.width() != heads * keyDim || result.width() != heads * valueDim) {
             throw new IllegalArgumentException("attention: %d heads of %d, %d KV heads, query width %d, output width %d"
                     .formatted(heads, keyDim, kv, queries.width(), result.width()));
@@ -85,7 +89,8 @@ final class CpuAttention implements ThreadTeam.Task {
             Rows result) {
         keyDim = latent.rank() + latent.ropeDim();
         valueDim = latent.rank();
-        valueLanes = latent.latentLanes();
+        valueLanes = latent.valueLanes();
+        rotated = false;
         int width = heads * valueDim;
         if (latentQueries.width() != width || queries.width() % heads != 0 || result.width() != width) {
             throw new IllegalArgumentException("attention: %d heads, rank %d, query widths %d and %d, output width %d"
@@ -146,9 +151,10 @@ final class CpuAttention implements ThreadTeam.Task {
         CacheShape block = Objects.requireNonNull(shape);
         w.start = b.startPosition(segment);
         w.length = w.start + (w.first + w.count - 1) / group + 1;
-        w.stride = (w.length + PAGE - 1) / PAGE * PAGE;
+        w.pages = (w.length + PAGE - 1) / PAGE;
+        w.stride = w.pages * PAGE;
         w.blockOffset = layerOffset + w.head * block.blockBytes();
-        w.reserve(keyDim, block.decodedFloats(), valueLanes);
+        w.reserve(keyDim, block.scratchFloats(), valueLanes);
         for (Pass pass : passes) {
             pass.run(w);
         }
@@ -166,6 +172,11 @@ final class CpuAttention implements ThreadTeam.Task {
         @Override
         public void run(Work w) {
             gather(w.batch().firstRow(w.segment), w.head, w.first, w.count, w.queries);
+            if (rotated) {
+                for (int i = 0; i < w.count; i++) {
+                    Hadamard.rotate(w.queries, i * keyDim, keyDim);
+                }
+            }
         }
     }
 
@@ -173,12 +184,22 @@ final class CpuAttention implements ThreadTeam.Task {
         @Override
         public void run(Work w) {
             CacheShape block = Objects.requireNonNull(shape);
-            for (int from = 0; from < w.length; from += PAGE) {
-                decodeKeys(block, w.batch().page(w.segment, from) + w.blockOffset, w.decoded);
-                int skip = skipped(from, w.start, w.first);
-                int query = skip * keyDim;
-                int score = skip * w.stride + from;
-                loops.score(w.queries, query, keyDim, w.count - skip, w.decoded, keyDim, w.scores, score, w.stride);
+            long[] pages = w.batch().pages(w.segment);
+            for (int page = 0; page < w.pages; page += RUN) {
+                int skip = skipped(PAGE * page, w.start, w.first);
+                loops.scores(
+                        block,
+                        pages,
+                        page,
+                        Math.min(RUN, w.pages - page),
+                        w.blockOffset,
+                        w.queries,
+                        skip * keyDim,
+                        w.count - skip,
+                        w.scores,
+                        skip * w.stride + PAGE * page,
+                        w.stride,
+                        w.scratch);
             }
         }
     }
@@ -187,8 +208,7 @@ final class CpuAttention implements ThreadTeam.Task {
         @Override
         public void run(Work w) {
             for (int i = 0; i < w.count; i++) {
-                int visible = w.start + (w.first + i) / group + 1;
-                w.sums[i] = loops.softmax(w.scores, i * w.stride, visible, scale, w.partials);
+                w.sums[i] = loops.softmax(w.scores, i * w.stride, visible(w, i), scale, w.partials);
             }
         }
     }
@@ -196,17 +216,41 @@ final class CpuAttention implements ThreadTeam.Task {
     private final class Sums implements Pass {
         @Override
         public void run(Work w) {
-            CacheShape block = Objects.requireNonNull(shape);
-            float[] sums = w.accumulators;
-            Arrays.fill(sums, 0, w.count * valueLanes, 0);
-            for (int from = 0; from < w.length; from += PAGE) {
-                int values = decodeValues(block, w.batch().page(w.segment, from) + w.blockOffset, w.decoded);
-                for (int i = skipped(from, w.start, w.first); i < w.count; i++) {
-                    int tokens = Math.min(PAGE, w.start + (w.first + i) / group + 1 - from);
-                    int scores = i * w.stride + from;
-                    loops.accumulate(w.scores, scores, tokens, w.decoded, values, valueLanes, sums, i * valueLanes);
+            Arrays.fill(w.accumulators, 0, w.count * valueLanes, 0);
+            // Pages that every query of the tile sees to their end; then those that some see in part.
+            int whole = visible(w, 0) / PAGE;
+            for (int page = 0; page < whole; page += RUN) {
+                sums(w, page, Math.min(RUN, whole - page), PAGE, 0, w.count);
+            }
+            for (int page = whole; page < w.pages; page++) {
+                int i = skipped(PAGE * page, w.start, w.first);
+                while (i < w.count) {
+                    int tokens = Math.min(PAGE, visible(w, i) - PAGE * page);
+                    int next = i + 1;
+                    while (next < w.count && Math.min(PAGE, visible(w, next) - PAGE * page) == tokens) {
+                        next++;
+                    }
+                    sums(w, page, 1, tokens, i, next);
+                    i = next;
                 }
             }
+        }
+
+        private void sums(Work w, int page, int pages, int tokens, int from, int to) {
+            loops.sums(
+                    Objects.requireNonNull(shape),
+                    w.batch().pages(w.segment),
+                    page,
+                    pages,
+                    tokens,
+                    w.blockOffset,
+                    w.scores,
+                    from * w.stride + PAGE * page,
+                    w.stride,
+                    to - from,
+                    w.accumulators,
+                    from * valueLanes,
+                    w.scratch);
         }
     }
 
@@ -215,6 +259,11 @@ final class CpuAttention implements ThreadTeam.Task {
         public void run(Work w) {
             scatter(w.batch().firstRow(w.segment), w.head, w.first, w.count, w);
         }
+    }
+
+    /// Positions that a query of the tile sees.
+    private int visible(Work w, int query) {
+        return w.start + (w.first + query) / group + 1;
     }
 
     /// Queries of the tile that stand before position `from`: they see nothing of a page that begins there.
@@ -246,64 +295,8 @@ final class CpuAttention implements ThreadTeam.Task {
             for (int d = 0; d < valueDim; d++) {
                 to.values()[o + d] = s.accumulators[i * valueLanes + d] * inverse;
             }
-        }
-    }
-
-    private void decodeKeys(CacheShape block, long address, float[] decoded) {
-        switch (block) {
-            case CacheShape.Grouped g -> {
-                loops.decode(g.format(), address, keyDim, PAGE, 0, PAGE, decoded, 0);
-                if (g.format() == TileFormat.INT8) {
-                    loops.scaleLanes(decoded, 0, keyDim, address + g.scaleOffset());
-                }
-            }
-            case CacheShape.Latent l -> {
-                int latents = decodeLatents(l, address, decoded);
-                int ropes = latents + PAGE * valueLanes;
-                int lanes = l.ropeLanes();
-                loops.decode(l.ropeFormat(), address + l.ropeOffset(), PAGE, lanes, 0, lanes, decoded, ropes);
-                transpose(decoded, latents, valueLanes, l.rank(), 0);
-                transpose(decoded, ropes, lanes, l.ropeDim(), PAGE * l.rank());
-            }
-        }
-    }
-
-    /// Decodes the values; returns where they begin.
-    private int decodeValues(CacheShape block, long address, float[] decoded) {
-        switch (block) {
-            case CacheShape.Grouped g -> {
-                loops.decode(g.format(), address + g.valueOffset(), PAGE, valueLanes, 0, valueLanes, decoded, 0);
-                if (g.format() == TileFormat.INT8) {
-                    long scales = address + g.scaleOffset() + 4L * PAGE;
-                    loops.scaleDepths(decoded, 0, valueLanes, 0, valueLanes, scales);
-                }
-                return 0;
-            }
-            case CacheShape.Latent l -> {
-                return decodeLatents(l, address, decoded);
-            }
-        }
-    }
-
-    private int decodeLatents(CacheShape.Latent l, long address, float[] decoded) {
-        int at = PAGE * keyDim;
-        loops.decode(l.latentFormat(), address, PAGE, valueLanes, 0, valueLanes, decoded, at);
-        if (l.latentFormat() == TileFormat.INT8) {
-            for (int g = 0; g < l.groups(); g++) {
-                int from = g * CacheShape.Latent.GROUP;
-                int to = Math.min(from + CacheShape.Latent.GROUP, valueLanes);
-                loops.scaleDepths(decoded, at, valueLanes, from, to, address + l.scaleOffset() + 4L * g * PAGE);
-            }
-        }
-        return at;
-    }
-
-    /// Token-major rows to `[dimension][16 tokens]`.
-    private static void transpose(float[] x, int from, int lanes, int n, int to) {
-        for (int t = 0; t < PAGE; t++) {
-            int row = from + t * lanes;
-            for (int d = 0; d < n; d++) {
-                x[to + d * PAGE + t] = x[row + d];
+            if (rotated) {
+                Hadamard.rotate(to.values(), o, valueDim);
             }
         }
     }
@@ -317,11 +310,12 @@ final class CpuAttention implements ThreadTeam.Task {
         int count; // queries
         int start; // position of the segment's first row
         int length; // positions that the last query sees
+        int pages; // that hold them
         int stride; // floats from one query's scores to the next
         long blockOffset; // of the layer and head in a page
         float[] queries = new float[0];
         float[] scores = new float[0];
-        float[] decoded = new float[0];
+        float[] scratch = new float[0];
         float[] accumulators = new float[0];
         final float[] sums = new float[LATENT_TILE];
         final float[] partials = new float[16];
@@ -330,10 +324,10 @@ final class CpuAttention implements ThreadTeam.Task {
             return Objects.requireNonNull(batch);
         }
 
-        void reserve(int keyDim, int decodedFloats, int valueLanes) {
+        void reserve(int keyDim, int scratchFloats, int valueLanes) {
             queries = grown(queries, count * keyDim);
             scores = grown(scores, Math.multiplyExact(count, stride));
-            decoded = grown(decoded, decodedFloats);
+            scratch = grown(scratch, scratchFloats);
             accumulators = grown(accumulators, count * valueLanes);
         }
 

@@ -124,6 +124,7 @@ public final class CpuKernels implements Kernels {
     public void store(CacheShape.Grouped shape, CacheBatch batch, long layerOffset, int heads, Rows keys, Rows values) {
         rowTask.operation = Operation.STORE_GROUPED;
         rowTask.heads = heads;
+        rowTask.reserveRotations(shape.rotated() ? shape.headDim() : 0);
         storeRows(shape, batch, layerOffset, keys, values);
     }
 

@@ -1,5 +1,6 @@
 package millrace.engine.kernel.cpu;
 
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
 
@@ -34,31 +35,105 @@ public interface Loops {
     /// Replaces scores by `exp(scale · s − max(scale · s))` and returns their sum (partials and tree as above).
     float softmax(float[] scores, int offset, int n, float scale, float[] partials);
 
-    /// Decodes a tile into `out[(d · lanes) + lane]`, lanes `[laneFrom, laneTo)`, both multiples of 16; `depth` is
-    /// rounded up to whole words.
-    void decode(TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset);
+    /// Scores of queries and the tokens of whole pages, `scores[sOffset + i · sStride + 16 p + l]` for query i and token
+    /// l of page p. From 0, by groups that share a scale: from 0, `part = fma(q[d], key[d], part)`, then
+    /// `acc = fma(scale, part, acc)`; where numbers have no scale, `acc = fma(q[d], key[d], acc)`; d ascending.
+    ///
+    /// @param pages absolute addresses of pages
+    /// @param count pages from `first` on
+    /// @param blockOffset bytes from the start of a page to the block
+    /// @param q queries of `shape.keyDim()` floats, one after another
+    /// @param queries 1 to [CacheShape#MOST_QUERIES]
+    /// @param scratch room for `shape.scratchFloats()`
+    default void scores(
+            CacheShape shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            float[] scratch) {
+        for (int p = 0; p < count; p++) {
+            long block = pages[first + p] + blockOffset;
+            BlockLoops.scores(this, shape, block, q, qOffset, queries, scores, sOffset + 16 * p, sStride, scratch);
+        }
+    }
 
-    /// Multiplies 16 lanes of each depth: `x[16 d + l] *= scales[l]`.
-    void scaleLanes(float[] x, int offset, int depth, long scales);
+    /// Adds the weighted values of pages to sums: `acc = fma(w, value, acc)` for tokens ascending, where `w` is the
+    /// token's weight, times the value's scale if it has one.
+    ///
+    /// @param tokens those of the last page that count, 1 to 16; all of the other pages count
+    /// @param p weights, laid out like the scores
+    /// @param acc sums; those of query i begin at `aOffset + i · shape.valueLanes()`
+    default void sums(
+            CacheShape shape,
+            long[] pages,
+            int first,
+            int count,
+            int tokens,
+            long blockOffset,
+            float[] p,
+            int pOffset,
+            int pStride,
+            int queries,
+            float[] acc,
+            int aOffset,
+            float[] scratch) {
+        for (int i = 0; i < count; i++) {
+            long block = pages[first + i] + blockOffset;
+            int n = i == count - 1 ? tokens : CacheShape.TOKENS;
+            BlockLoops.sums(this, shape, block, n, p, pOffset + 16 * i, pStride, queries, acc, aOffset, scratch);
+        }
+    }
 
-    /// Multiplies whole rows: `x[d · lanes + l] *= scales[d]` for 16 depths, lanes `[laneFrom, laneTo)`.
-    void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales);
+    /// Decodes a tile into `out[(d · lanes) + lane]`; `depth` is rounded up to whole words, `lanes` is a multiple of 16.
+    void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset);
 
-    /// `scores[sOffset + i · sStride + l] = Σ_d q[qOffset + i · qStride + d] · keys[16 d + l]`, as one chain over d.
+    /// `scores[sOffset + i · sStride + l] = Σ_d q[qOffset + i · qStride + d] · keys[kOffset + 16 d + l]`, as one chain over
+    /// d, from 0 or from what stands there.
     void score(
             float[] q,
             int qOffset,
             int qStride,
             int queries,
             float[] keys,
+            int kOffset,
             int depth,
             float[] scores,
             int sOffset,
-            int sStride);
+            int sStride,
+            boolean fresh);
 
-    /// `acc[aOffset + d] = fma(p[pOffset + t], values[vOffset + t · lanes + d], acc[aOffset + d])` for t ascending.
+    /// `scores[sOffset + i · sStride + l] = fma(scales[scOffset + l], parts[pOffset + 16 i + l], …)`, from 0 or from what
+    /// stands there, for 16 lanes l.
+    void fold(
+            float[] scales,
+            int scOffset,
+            float[] parts,
+            int pOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            boolean fresh);
+
+    /// `acc[aOffset + d] = fma(p[pOffset + t], values[vOffset + t · vStride + d], acc[aOffset + d])` for t ascending;
+    /// `lanes` is a multiple of 16.
     void accumulate(
-            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset);
+            float[] p,
+            int pOffset,
+            int tokens,
+            float[] values,
+            int vOffset,
+            int vStride,
+            int lanes,
+            float[] acc,
+            int aOffset);
 
     /// Ends what the loops do aside; they stay usable.
     default void close() {}

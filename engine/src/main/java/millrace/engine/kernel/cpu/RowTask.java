@@ -24,6 +24,7 @@ final class RowTask implements ThreadTeam.Task {
 
     private final Loops loops;
     private final float[][] partials;
+    private float[][] rotations;
     Operation operation = Operation.ADD;
     @Nullable Rows y;
     @Nullable Rows x;
@@ -43,6 +44,14 @@ final class RowTask implements ThreadTeam.Task {
     RowTask(Loops loops, int threads) {
         this.loops = loops;
         partials = new float[threads][16];
+        rotations = new float[threads][0];
+    }
+
+    /// Makes room for heads that are rotated before they are stored.
+    void reserveRotations(int headDim) {
+        if (rotations[0].length < headDim) {
+            rotations = new float[rotations.length][headDim];
+        }
     }
 
     @Override
@@ -53,7 +62,7 @@ final class RowTask implements ThreadTeam.Task {
             case ROTATE -> rotate(row);
             case SWIGLU -> swiglu(row);
             case ADD -> add(row);
-            case STORE_GROUPED -> storeGrouped(row);
+            case STORE_GROUPED -> storeGrouped(row, rotations[thread]);
             case STORE_LATENT -> storeLatent(row);
             case COMBINE -> combine(row);
         }
@@ -137,7 +146,7 @@ final class RowTask implements ThreadTeam.Task {
         }
     }
 
-    private void storeGrouped(int row) {
+    private void storeGrouped(int row, float[] rotation) {
         CacheShape.Grouped grouped = (CacheShape.Grouped) Objects.requireNonNull(shape);
         Rows values = Objects.requireNonNull(other);
         CacheBatch b = Objects.requireNonNull(batch);
@@ -153,7 +162,8 @@ final class RowTask implements ThreadTeam.Task {
                     x().values(),
                     x().at(row) + h * dim,
                     values.values(),
-                    values.at(row) + h * dim);
+                    values.at(row) + h * dim,
+                    rotation);
         }
     }
 

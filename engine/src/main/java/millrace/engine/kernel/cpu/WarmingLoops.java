@@ -81,6 +81,8 @@ public final class WarmingLoops implements Loops, AutoCloseable {
         }
 
         long nanos(Loops loops) {
+            // Four panels are long enough for every format.
+            long zeros = matrices[WeightFormat.F32.ordinal()].panelAddress(0);
             long start = System.nanoTime();
             for (int i = 0; i < REPEAT; i++) {
                 for (int rows = 1; rows <= ROWS; rows *= 2) {
@@ -91,17 +93,14 @@ public final class WarmingLoops implements Loops, AutoCloseable {
                 loops.sumOfSquares(x, 0, COLS, partials);
                 loops.swiglu(x, 0, x, COLS, COLS);
                 loops.softmax(scores, 0, COLS, 1f, partials);
-                loops.score(x, 0, COLS, 2, decoded, LANES, scores, 0, Matrix.PANEL_ROWS);
-                loops.accumulate(scores, 0, Matrix.PANEL_ROWS, decoded, 0, LANES, x, 0);
-                decode(loops, TileFormat.BF16, matrices[WeightFormat.BF16.ordinal()]);
-                decode(loops, TileFormat.F32, matrices[WeightFormat.F32.ordinal()]);
+                loops.score(x, 0, LANES, 5, decoded, 0, LANES, scores, 0, Matrix.PANEL_ROWS, true);
+                loops.fold(partials, 0, decoded, 0, 5, scores, 0, Matrix.PANEL_ROWS, false);
+                loops.accumulate(scores, 0, Matrix.PANEL_ROWS, decoded, 0, LANES, LANES, x, 0);
+                for (TileFormat format : TileFormat.values()) {
+                    loops.decode(format, zeros, COLS, 2 * Matrix.PANEL_ROWS, decoded, 0);
+                }
             }
             return System.nanoTime() - start;
-        }
-
-        /// A plain panel is a tile.
-        private void decode(Loops loops, TileFormat format, Matrix from) {
-            loops.decode(format, from.panelAddress(0), COLS, Matrix.PANEL_ROWS, 0, Matrix.PANEL_ROWS, decoded, 0);
         }
     }
 
@@ -137,30 +136,11 @@ public final class WarmingLoops implements Loops, AutoCloseable {
     }
 
     @Override
-    public void decode(
-            TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset) {
+    public void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset) {
         if (warm) {
-            vector.decode(format, tile, depth, lanes, laneFrom, laneTo, out, offset);
+            vector.decode(format, tile, depth, lanes, out, offset);
         } else {
-            scalar.decode(format, tile, depth, lanes, laneFrom, laneTo, out, offset);
-        }
-    }
-
-    @Override
-    public void scaleLanes(float[] x, int offset, int depth, long scales) {
-        if (warm) {
-            vector.scaleLanes(x, offset, depth, scales);
-        } else {
-            scalar.scaleLanes(x, offset, depth, scales);
-        }
-    }
-
-    @Override
-    public void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales) {
-        if (warm) {
-            vector.scaleDepths(x, offset, lanes, laneFrom, laneTo, scales);
-        } else {
-            scalar.scaleDepths(x, offset, lanes, laneFrom, laneTo, scales);
+            scalar.decode(format, tile, depth, lanes, out, offset);
         }
     }
 
@@ -171,24 +151,52 @@ public final class WarmingLoops implements Loops, AutoCloseable {
             int qStride,
             int queries,
             float[] keys,
+            int kOffset,
             int depth,
             float[] scores,
             int sOffset,
-            int sStride) {
+            int sStride,
+            boolean fresh) {
         if (warm) {
-            vector.score(q, qOffset, qStride, queries, keys, depth, scores, sOffset, sStride);
+            vector.score(q, qOffset, qStride, queries, keys, kOffset, depth, scores, sOffset, sStride, fresh);
         } else {
-            scalar.score(q, qOffset, qStride, queries, keys, depth, scores, sOffset, sStride);
+            scalar.score(q, qOffset, qStride, queries, keys, kOffset, depth, scores, sOffset, sStride, fresh);
+        }
+    }
+
+    @Override
+    public void fold(
+            float[] scales,
+            int scOffset,
+            float[] parts,
+            int pOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            boolean fresh) {
+        if (warm) {
+            vector.fold(scales, scOffset, parts, pOffset, queries, scores, sOffset, sStride, fresh);
+        } else {
+            scalar.fold(scales, scOffset, parts, pOffset, queries, scores, sOffset, sStride, fresh);
         }
     }
 
     @Override
     public void accumulate(
-            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset) {
+            float[] p,
+            int pOffset,
+            int tokens,
+            float[] values,
+            int vOffset,
+            int vStride,
+            int lanes,
+            float[] acc,
+            int aOffset) {
         if (warm) {
-            vector.accumulate(p, pOffset, tokens, values, vOffset, lanes, acc, aOffset);
+            vector.accumulate(p, pOffset, tokens, values, vOffset, vStride, lanes, acc, aOffset);
         } else {
-            scalar.accumulate(p, pOffset, tokens, values, vOffset, lanes, acc, aOffset);
+            scalar.accumulate(p, pOffset, tokens, values, vOffset, vStride, lanes, acc, aOffset);
         }
     }
 

@@ -2,6 +2,7 @@ package millrace.engine.kernel.ffi;
 
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
@@ -85,19 +86,45 @@ final class NativeLoops implements Loops {
     }
 
     @Override
-    public void decode(
-            TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset) {
-        others.decode(format, tile, depth, lanes, laneFrom, laneTo, out, offset);
+    public void scores(
+            CacheShape shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            float[] scratch) {
+        NativeAttention.scores(
+                shape, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride, scratch);
     }
 
     @Override
-    public void scaleLanes(float[] x, int offset, int depth, long scales) {
-        others.scaleLanes(x, offset, depth, scales);
+    public void sums(
+            CacheShape shape,
+            long[] pages,
+            int first,
+            int count,
+            int tokens,
+            long blockOffset,
+            float[] p,
+            int pOffset,
+            int pStride,
+            int queries,
+            float[] acc,
+            int aOffset,
+            float[] scratch) {
+        NativeAttention.sums(
+                shape, pages, first, count, tokens, blockOffset, p, pOffset, pStride, queries, acc, aOffset, scratch);
     }
 
     @Override
-    public void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales) {
-        others.scaleDepths(x, offset, lanes, laneFrom, laneTo, scales);
+    public void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset) {
+        others.decode(format, tile, depth, lanes, out, offset);
     }
 
     @Override
@@ -107,17 +134,41 @@ final class NativeLoops implements Loops {
             int qStride,
             int queries,
             float[] keys,
+            int kOffset,
             int depth,
             float[] scores,
             int sOffset,
-            int sStride) {
-        others.score(q, qOffset, qStride, queries, keys, depth, scores, sOffset, sStride);
+            int sStride,
+            boolean fresh) {
+        others.score(q, qOffset, qStride, queries, keys, kOffset, depth, scores, sOffset, sStride, fresh);
+    }
+
+    @Override
+    public void fold(
+            float[] scales,
+            int scOffset,
+            float[] parts,
+            int pOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            boolean fresh) {
+        others.fold(scales, scOffset, parts, pOffset, queries, scores, sOffset, sStride, fresh);
     }
 
     @Override
     public void accumulate(
-            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset) {
-        others.accumulate(p, pOffset, tokens, values, vOffset, lanes, acc, aOffset);
+            float[] p,
+            int pOffset,
+            int tokens,
+            float[] values,
+            int vOffset,
+            int vStride,
+            int lanes,
+            float[] acc,
+            int aOffset) {
+        others.accumulate(p, pOffset, tokens, values, vOffset, vStride, lanes, acc, aOffset);
     }
 
     @Override

@@ -52,7 +52,8 @@ final class SelfTest {
                 }
             }
         }
-        return elementwise();
+        String failure = elementwise();
+        return failure != null ? failure : new AttentionSelfTest(tested, specification, random).run();
     }
 
     private @Nullable String project(Matrix w, int rows, int panels) {

@@ -49,6 +49,23 @@ final class Symbols {
             bind("swiglu", FunctionDescriptor.ofVoid(ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG));
     static final MethodHandle SOFTMAX = bind("softmax", of(JAVA_FLOAT, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_FLOAT));
 
+    static final MethodHandle SCORES_GROUPED = bind(
+            "scores_grouped",
+            FunctionDescriptor.ofVoid(
+                    JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS,
+                    JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG));
+    static final MethodHandle SCORES_LATENT = bind(
+            "scores_latent",
+            FunctionDescriptor.ofVoid(
+                    JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+                    JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG,
+                    ADDRESS));
+    private static final FunctionDescriptor SUMS = FunctionDescriptor.ofVoid(
+            JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+            ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG);
+    static final MethodHandle SUMS_GROUPED = bind("sums_grouped", SUMS);
+    static final MethodHandle SUMS_LATENT = bind("sums_latent", SUMS);
+
     private Symbols() {}
 
     /// Why no function can be called, or null.

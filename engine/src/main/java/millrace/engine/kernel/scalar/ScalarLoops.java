@@ -91,27 +91,10 @@ public final class ScalarLoops implements Loops {
     }
 
     @Override
-    public void decode(
-            TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset) {
+    public void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset) {
         for (int d = 0; d < format.groups(depth) * format.perWord(); d++) {
-            for (int lane = laneFrom; lane < laneTo; lane++) {
+            for (int lane = 0; lane < lanes; lane++) {
                 out[offset + d * lanes + lane] = element(format, tile, d, lanes, lane);
-            }
-        }
-    }
-
-    @Override
-    public void scaleLanes(float[] x, int offset, int depth, long scales) {
-        for (int i = 0; i < 16 * depth; i++) {
-            x[offset + i] *= Memory.ALL.get(JAVA_FLOAT, scales + 4L * (i % 16));
-        }
-    }
-
-    @Override
-    public void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales) {
-        for (int d = 0; d < 16; d++) {
-            for (int lane = laneFrom; lane < laneTo; lane++) {
-                x[offset + d * lanes + lane] *= Memory.ALL.get(JAVA_FLOAT, scales + 4L * d);
             }
         }
     }
@@ -123,40 +106,85 @@ public final class ScalarLoops implements Loops {
             int qStride,
             int queries,
             float[] keys,
+            int kOffset,
             int depth,
             float[] scores,
             int sOffset,
-            int sStride) {
+            int sStride,
+            boolean fresh) {
         for (int i = 0; i < queries; i++) {
             for (int lane = 0; lane < 16; lane++) {
-                float acc = 0;
+                int s = sOffset + i * sStride + lane;
+                float acc = fresh ? 0 : scores[s];
                 for (int d = 0; d < depth; d++) {
-                    acc = Math.fma(q[qOffset + i * qStride + d], keys[16 * d + lane], acc);
+                    acc = Math.fma(q[qOffset + i * qStride + d], keys[kOffset + 16 * d + lane], acc);
                 }
-                scores[sOffset + i * sStride + lane] = acc;
+                scores[s] = acc;
+            }
+        }
+    }
+
+    @Override
+    public void fold(
+            float[] scales,
+            int scOffset,
+            float[] parts,
+            int pOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            boolean fresh) {
+        for (int i = 0; i < queries; i++) {
+            for (int lane = 0; lane < 16; lane++) {
+                int s = sOffset + i * sStride + lane;
+                scores[s] = Math.fma(scales[scOffset + lane], parts[pOffset + 16 * i + lane], fresh ? 0 : scores[s]);
             }
         }
     }
 
     @Override
     public void accumulate(
-            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset) {
+            float[] p,
+            int pOffset,
+            int tokens,
+            float[] values,
+            int vOffset,
+            int vStride,
+            int lanes,
+            float[] acc,
+            int aOffset) {
         for (int t = 0; t < tokens; t++) {
             for (int d = 0; d < lanes; d++) {
-                acc[aOffset + d] = Math.fma(p[pOffset + t], values[vOffset + t * lanes + d], acc[aOffset + d]);
+                acc[aOffset + d] = Math.fma(p[pOffset + t], values[vOffset + t * vStride + d], acc[aOffset + d]);
             }
         }
     }
 
     private static float element(TileFormat format, long tile, int depth, int lanes, int lane) {
         int perWord = format.perWord();
-        long address = tile + 4L * ((long) (depth / perWord) * lanes + lane);
-        int word = Memory.ALL.get(JAVA_INT, address);
         int part = depth % perWord;
+        if (format == TileFormat.INT4_PAIRS) {
+            long word = (long) (depth / perWord) * (lanes / 2) + lane / 32 * 16 + lane % 16;
+            return nibble(Memory.ALL.get(JAVA_INT, tile + 4 * word), 2 * part + lane / 16 % 2);
+        }
+        int word = Memory.ALL.get(JAVA_INT, tile + 4 * ((long) (depth / perWord) * lanes + lane));
         return switch (format) {
             case F32 -> Float.intBitsToFloat(word);
             case BF16 -> BFloat16.toFloat((short) (word >> 16 * part));
             case INT8 -> (byte) (word >> 8 * part);
+            case INT4 -> nibble(word, part);
+            case FP8 -> e4m3((byte) (word >> 8 * part));
+            case INT4_PAIRS -> throw new IllegalStateException();
         };
+    }
+
+    private static int nibble(int word, int i) {
+        return word << 28 - 4 * i >> 28;
+    }
+
+    /// Without NaN, so that the code alone decides in every lane.
+    private static float e4m3(byte code) {
+        return Float.intBitsToFloat((code & 0x80) << 24 | (code & 0x7F) << 20) * 0x1p120f;
     }
 }

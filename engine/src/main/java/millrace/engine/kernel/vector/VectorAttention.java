@@ -1,78 +1,28 @@
 package millrace.engine.kernel.vector;
 
-import static millrace.engine.kernel.vector.Lanes.F;
 import static millrace.engine.kernel.vector.Lanes.L;
 import static millrace.engine.kernel.vector.Lanes.all;
 import static millrace.engine.kernel.vector.Lanes.at;
-import static millrace.engine.kernel.vector.Lanes.even;
-import static millrace.engine.kernel.vector.Lanes.floats;
-import static millrace.engine.kernel.vector.Lanes.odd;
-import static millrace.engine.kernel.vector.Lanes.words;
 import static millrace.engine.kernel.vector.Lanes.zero;
 
-import java.lang.foreign.ValueLayout;
 import jdk.incubator.vector.FloatVector;
-import jdk.incubator.vector.IntVector;
-import jdk.incubator.vector.VectorOperators;
-import millrace.engine.kernel.Memory;
 
-/// Loops of attention: cache tiles to F32, scores of 16 tokens, weighted sums of values.
+/// Loops of attention over decoded tiles: scores of 16 tokens, weighted sums of values.
 final class VectorAttention {
     private VectorAttention() {}
 
-    static void copy(long address, int from, int to, float[] out, int o) {
-        for (int lane = from; lane < to; lane += L) {
-            floats(address + 4L * lane).intoArray(out, o + lane);
-        }
-    }
-
-    static void decodeBf16(long address, int from, int to, int lanes, float[] out, int o) {
-        for (int lane = from; lane < to; lane += L) {
-            IntVector word = words(address + 4L * lane);
-            even(word).intoArray(out, o + lane);
-            odd(word).intoArray(out, o + lanes + lane);
-        }
-    }
-
-    static void decodeInt8(long address, int from, int to, int lanes, float[] out, int o) {
-        for (int lane = from; lane < to; lane += L) {
-            IntVector word = words(address + 4L * lane);
-            code(word, 24).intoArray(out, o + lane);
-            code(word, 16).intoArray(out, o + lanes + lane);
-            code(word, 8).intoArray(out, o + 2 * lanes + lane);
-            code(word, 0).intoArray(out, o + 3 * lanes + lane);
-        }
-    }
-
-    private static FloatVector code(IntVector word, int shift) {
-        IntVector signed = word.lanewise(VectorOperators.LSHL, shift).lanewise(VectorOperators.ASHR, 24);
-        return (FloatVector) signed.convertShape(VectorOperators.I2F, F, 0);
-    }
-
-    static void scaleDepths(float[] x, int offset, int lanes, int from, int to, long scales) {
-        for (int d = 0; d < 16; d++) {
-            scale(x, offset + d * lanes, from, to, Memory.ALL.get(ValueLayout.JAVA_FLOAT, scales + 4L * d));
-        }
-    }
-
-    private static void scale(float[] x, int offset, int from, int to, float scale) {
-        for (int lane = from; lane < to; lane += L) {
-            at(x, offset + lane).mul(scale).intoArray(x, offset + lane);
-        }
-    }
-
-    /// Four queries against one vector of tokens; `part` is the first of them.
+    /// Four queries against one vector of tokens, from what stands in `scores`.
     static void scoreFour(
-            float[] q, int q0, int stride, float[] keys, int part, int depth, float[] scores, int s0, int sStride) {
-        FloatVector a = zero();
-        FloatVector b = a;
-        FloatVector c = a;
-        FloatVector e = a;
+            float[] q, int q0, int stride, float[] keys, int k0, int depth, float[] scores, int s0, int sStride) {
+        FloatVector a = at(scores, s0);
+        FloatVector b = at(scores, s0 + sStride);
+        FloatVector c = at(scores, s0 + 2 * sStride);
+        FloatVector e = at(scores, s0 + 3 * sStride);
         int q1 = q0 + stride;
         int q2 = q1 + stride;
         int q3 = q2 + stride;
         for (int d = 0; d < depth; d++) {
-            FloatVector key = at(keys, part + 16 * d);
+            FloatVector key = at(keys, k0 + 16 * d);
             a = key.fma(all(q[q0 + d]), a);
             b = key.fma(all(q[q1 + d]), b);
             c = key.fma(all(q[q2 + d]), c);
@@ -84,12 +34,17 @@ final class VectorAttention {
         e.intoArray(scores, s0 + 3 * sStride);
     }
 
-    static void scoreOne(float[] q, int q0, float[] keys, int part, int depth, float[] scores, int s0) {
-        FloatVector a = zero();
+    static void scoreOne(float[] q, int q0, float[] keys, int k0, int depth, float[] scores, int s0) {
+        FloatVector a = at(scores, s0);
         for (int d = 0; d < depth; d++) {
-            a = at(keys, part + 16 * d).fma(all(q[q0 + d]), a);
+            a = at(keys, k0 + 16 * d).fma(all(q[q0 + d]), a);
         }
         a.intoArray(scores, s0);
+    }
+
+    static void fold(float[] scales, int c0, float[] parts, int p0, float[] scores, int s0, boolean fresh) {
+        FloatVector from = fresh ? zero() : at(scores, s0);
+        at(scales, c0).fma(at(parts, p0), from).intoArray(scores, s0);
     }
 
     static void accumulateFour(

@@ -5,7 +5,6 @@ import static millrace.engine.kernel.vector.Lanes.PARTS;
 import static millrace.engine.kernel.vector.Lanes.all;
 import static millrace.engine.kernel.vector.Lanes.at;
 import static millrace.engine.kernel.vector.Lanes.even;
-import static millrace.engine.kernel.vector.Lanes.floats;
 import static millrace.engine.kernel.vector.Lanes.words;
 
 import java.util.Arrays;
@@ -145,33 +144,27 @@ public final class VectorLoops implements Loops {
     }
 
     @Override
-    public void decode(
-            TileFormat format, long tile, int depth, int lanes, int laneFrom, int laneTo, float[] out, int offset) {
+    public void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset) {
         int groups = format.groups(depth);
+        int words = format == TileFormat.INT4_PAIRS ? lanes / 2 : lanes;
         for (int g = 0; g < groups; g++) {
-            long address = tile + 4L * g * lanes;
+            long address = tile + 4L * g * words;
             int o = offset + g * format.perWord() * lanes;
             switch (format) {
-                case F32 -> VectorAttention.copy(address, laneFrom, laneTo, out, o);
-                case BF16 -> VectorAttention.decodeBf16(address, laneFrom, laneTo, lanes, out, o);
-                case INT8 -> VectorAttention.decodeInt8(address, laneFrom, laneTo, lanes, out, o);
+                case F32 -> CacheTiles.copy(address, lanes, out, o);
+                case BF16 -> CacheTiles.bf16(address, lanes, out, o);
+                case INT8 -> CacheTiles.int8(address, lanes, out, o);
+                case INT4 -> {
+                    CacheTiles.int4(address, 16, lanes, out, o);
+                    CacheTiles.int4(address, 0, lanes, out, o + 4 * lanes);
+                }
+                case INT4_PAIRS -> {
+                    CacheTiles.pairs(address, 4, lanes, out, o);
+                    CacheTiles.pairs(address, 0, lanes, out, o + 16);
+                }
+                case FP8 -> CacheTiles.fp8(address, lanes, out, o);
             }
         }
-    }
-
-    @Override
-    public void scaleLanes(float[] x, int offset, int depth, long scales) {
-        for (int d = 0; d < depth; d++) {
-            for (int lane = 0; lane < 16; lane += L) {
-                int i = offset + 16 * d + lane;
-                at(x, i).mul(floats(scales + 4L * lane)).intoArray(x, i);
-            }
-        }
-    }
-
-    @Override
-    public void scaleDepths(float[] x, int offset, int lanes, int laneFrom, int laneTo, long scales) {
-        VectorAttention.scaleDepths(x, offset, lanes, laneFrom, laneTo, scales);
     }
 
     @Override
@@ -181,32 +174,66 @@ public final class VectorLoops implements Loops {
             int qStride,
             int queries,
             float[] keys,
+            int kOffset,
             int depth,
             float[] scores,
             int sOffset,
-            int sStride) {
+            int sStride,
+            boolean fresh) {
+        if (fresh) {
+            for (int i = 0; i < queries; i++) {
+                Arrays.fill(scores, sOffset + i * sStride, sOffset + i * sStride + 16, 0);
+            }
+        }
         for (int part = 0; part < 16; part += L) {
+            int k = kOffset + part;
             int i = 0;
             for (; i + 4 <= queries; i += 4) {
                 int s = sOffset + i * sStride + part;
-                VectorAttention.scoreFour(q, qOffset + i * qStride, qStride, keys, part, depth, scores, s, sStride);
+                VectorAttention.scoreFour(q, qOffset + i * qStride, qStride, keys, k, depth, scores, s, sStride);
             }
             for (; i < queries; i++) {
-                VectorAttention.scoreOne(
-                        q, qOffset + i * qStride, keys, part, depth, scores, sOffset + i * sStride + part);
+                VectorAttention.scoreOne(q, qOffset + i * qStride, keys, k, depth, scores, sOffset + i * sStride + part);
+            }
+        }
+    }
+
+    @Override
+    public void fold(
+            float[] scales,
+            int scOffset,
+            float[] parts,
+            int pOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            boolean fresh) {
+        for (int part = 0; part < 16; part += L) {
+            for (int i = 0; i < queries; i++) {
+                int s = sOffset + i * sStride + part;
+                VectorAttention.fold(scales, scOffset + part, parts, pOffset + 16 * i + part, scores, s, fresh);
             }
         }
     }
 
     @Override
     public void accumulate(
-            float[] p, int pOffset, int tokens, float[] values, int vOffset, int lanes, float[] acc, int aOffset) {
+            float[] p,
+            int pOffset,
+            int tokens,
+            float[] values,
+            int vOffset,
+            int vStride,
+            int lanes,
+            float[] acc,
+            int aOffset) {
         int d = 0;
         for (; d + 4 * L <= lanes; d += 4 * L) {
-            VectorAttention.accumulateFour(p, pOffset, tokens, values, vOffset + d, lanes, acc, aOffset + d);
+            VectorAttention.accumulateFour(p, pOffset, tokens, values, vOffset + d, vStride, acc, aOffset + d);
         }
         for (; d < lanes; d += L) {
-            VectorAttention.accumulateOne(p, pOffset, tokens, values, vOffset + d, lanes, acc, aOffset + d);
+            VectorAttention.accumulateOne(p, pOffset, tokens, values, vOffset + d, vStride, acc, aOffset + d);
         }
     }
 }

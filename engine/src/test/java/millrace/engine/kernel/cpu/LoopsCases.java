@@ -10,6 +10,7 @@ import java.util.stream.IntStream;
 import millrace.engine.format.Bf16Panel;
 import millrace.engine.format.PackedPanel;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
@@ -55,6 +56,7 @@ public final class LoopsCases {
                 for (TileFormat format : TileFormat.values()) {
                     cases.decode(arena, format, size);
                 }
+                cases.blocks(arena, size);
             }
         }
         return cases.results;
@@ -151,39 +153,104 @@ public final class LoopsCases {
     private void attention(int depth) {
         int queries = 1 + random.nextInt(9);
         float[] q = values(queries * depth);
-        float[] keys = values(16 * depth);
-        float[] scores = new float[queries * 40];
-        loops.score(q, 0, depth, queries, keys, depth, scores, 8, 32);
+        float[] keys = values(16 * depth + 3);
+        float[] scores = values(queries * 40);
+        loops.score(q, 0, depth, queries, keys, 3, depth, scores, 8, 32, depth % 2 == 0);
         results.put("score " + depth, scores);
+        float[] folded = values(queries * 40);
+        loops.fold(keys, 0, q(queries), 2, queries, folded, 8, 32, depth % 3 == 0);
+        results.put("fold " + depth, folded);
         int lanes = (depth + 15) / 16 * 16;
-        float[] values = values(16 * lanes + 3);
+        float[] values = values(16 * (lanes + 16) + 3);
         float[] p = values(20);
         float[] acc = values(lanes + 2);
-        loops.accumulate(p, 4, 1 + random.nextInt(16), values, 3, lanes, acc, 2);
+        loops.accumulate(p, 4, 1 + random.nextInt(16), values, 3, lanes + 16, lanes, acc, 2);
         results.put("accumulate " + depth, acc);
     }
 
+    private float[] q(int queries) {
+        return values(16 * queries + 2);
+    }
+
     private void decode(Arena arena, TileFormat format, int depth) {
-        int lanes = 16 * (1 + random.nextInt(6));
+        int lanes = 32 * (1 + random.nextInt(3)) - (format == TileFormat.INT4_PAIRS ? 0 : 16);
         MemorySegment tile = arena.allocate(format.bytes(depth, lanes), Memory.ALIGNMENT);
+        fill(tile, format);
+        float[] out = new float[format.groups(depth) * format.perWord() * lanes + 1];
+        loops.decode(format, tile.address(), depth, lanes, out, 1);
+        results.put("decode " + format + " " + depth, out);
+    }
+
+    private void fill(MemorySegment tile, TileFormat format) {
         for (long i = 0; i < tile.byteSize(); i += 4) {
-            int bits = format == TileFormat.INT8 ? random.nextInt() : Float.floatToRawIntBits(value());
+            int bits = format.scaled() ? random.nextInt() : Float.floatToRawIntBits(value());
             tile.set(ValueLayout.JAVA_INT, i, bits);
         }
-        int from = lanes > 16 ? 16 : 0;
-        float[] out = new float[format.groups(depth) * format.perWord() * lanes + 1];
-        loops.decode(format, tile.address(), depth, lanes, from, lanes, out, 1);
-        results.put("decode " + format + " " + depth, out);
-        MemorySegment scales = arena.allocate(64, Memory.ALIGNMENT);
-        for (int i = 0; i < 16; i++) {
-            scales.set(ValueLayout.JAVA_FLOAT, 4L * i, value());
+    }
+
+    /// Every shape that a cache can have near a size, with contents that need not come from a writer.
+    private void blocks(Arena arena, int size) {
+        grouped(arena, TileFormat.F32, size);
+        grouped(arena, TileFormat.BF16, size);
+        grouped(arena, TileFormat.INT8, size);
+        if (Integer.bitCount(size) == 1 && size >= 32) {
+            grouped(arena, TileFormat.INT4, size);
         }
-        float[] keys = values(16 * depth);
-        loops.scaleLanes(keys, 0, depth, scales.address());
-        results.put("scaleLanes " + format + " " + depth, keys);
-        float[] values = values(16 * lanes);
-        loops.scaleDepths(values, 0, lanes, from, lanes, scales.address());
-        results.put("scaleDepths " + format + " " + depth, values);
+        int rope = 1 + random.nextInt(70);
+        latent(arena, TileFormat.F32, TileFormat.F32, size, rope);
+        latent(arena, TileFormat.BF16, TileFormat.BF16, size, rope);
+        latent(arena, TileFormat.INT8, TileFormat.BF16, size, rope);
+        latent(arena, TileFormat.FP8, TileFormat.BF16, size, rope);
+        latent(arena, TileFormat.FP8, TileFormat.FP8, size, rope);
+    }
+
+    private void grouped(Arena arena, TileFormat format, int headDim) {
+        CacheShape.Grouped shape = new CacheShape.Grouped(format, headDim);
+        int pages = 1 + random.nextInt(6);
+        MemorySegment[] blocks = new MemorySegment[pages];
+        for (int p = 0; p < pages; p++) {
+            blocks[p] = arena.allocate(64 + shape.blockBytes(), Memory.ALIGNMENT).asSlice(64);
+            fill(blocks[p].asSlice(0, shape.keyScaleOffset()), format);
+            for (long at = shape.keyScaleOffset(); at < shape.blockBytes(); at += 2) {
+                blocks[p].set(ValueLayout.JAVA_SHORT, at, Float.floatToFloat16(value()));
+            }
+        }
+        blocks(shape, blocks, format + " x " + headDim);
+    }
+
+    private void latent(Arena arena, TileFormat format, TileFormat rope, int rank, int ropeDim) {
+        CacheShape.Latent shape = new CacheShape.Latent(format, rope, rank, ropeDim);
+        int pages = 1 + random.nextInt(3);
+        MemorySegment[] blocks = new MemorySegment[pages];
+        for (int p = 0; p < pages; p++) {
+            blocks[p] = arena.allocate(64 + shape.blockBytes(), Memory.ALIGNMENT).asSlice(64);
+            fill(blocks[p].asSlice(0, shape.ropeOffset()), format);
+            fill(blocks[p].asSlice(shape.ropeOffset(), shape.scaleOffset() - shape.ropeOffset()), rope);
+            for (long at = shape.scaleOffset(); at < shape.blockBytes(); at += 4) {
+                blocks[p].set(ValueLayout.JAVA_FLOAT, at, value());
+            }
+        }
+        blocks(shape, blocks, format + "+" + rope + " " + rank + "+" + ropeDim);
+    }
+
+    private void blocks(CacheShape shape, MemorySegment[] blocks, String name) {
+        // A page of none of these calls before and after them.
+        long[] pages = new long[blocks.length + 2];
+        for (int p = 0; p < blocks.length; p++) {
+            pages[p + 1] = blocks[p].address() - 64;
+        }
+        int queries = 1 + random.nextInt(random.nextBoolean() ? 8 : CacheShape.MOST_QUERIES);
+        int stride = 16 * blocks.length + 3;
+        float[] scratch = new float[shape.scratchFloats()];
+        float[] q = values(queries * shape.keyDim() + 1);
+        float[] scores = values(queries * stride + 5);
+        loops.scores(shape, pages, 1, blocks.length, 64, q, 1, queries, scores, 5, stride, scratch);
+        results.put("scores " + name + ", " + queries + " queries", scores);
+        int tokens = 1 + random.nextInt(16);
+        float[] p = values(queries * stride + 5);
+        float[] acc = values(queries * shape.valueLanes() + 2);
+        loops.sums(shape, pages, 1, blocks.length, tokens, 64, p, 5, stride, queries, acc, 2, scratch);
+        results.put("sums " + name + ", " + queries + " queries, " + tokens + " tokens", acc);
     }
 
     private float[] values(int n) {

@@ -13,6 +13,7 @@ import java.nio.file.Path;
 import java.util.Map;
 import java.util.stream.IntStream;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
@@ -88,8 +89,14 @@ final class VectorLoopsTest {
         ACCUMULATE,
         SOFTMAX,
         SWIGLU,
+        FOLD,
         DECODE_BF16,
-        DECODE_INT8;
+        DECODE_INT8,
+        DECODE_INT4,
+        DECODE_INT4_PAIRS,
+        DECODE_FP8,
+        BLOCK_INT8,
+        BLOCK_FP8;
 
         Runnable prepare(Loops loops, Arena arena) {
             float[] x = new float[16 * 256];
@@ -111,12 +118,18 @@ final class VectorLoopsTest {
                 case INT4_MANY_ROWS -> project(loops, arena, WeightFormat.INT4, 16);
                 case FP8_ONE_ROW -> project(loops, arena, WeightFormat.FP8, 1);
                 case FP8_MANY_ROWS -> project(loops, arena, WeightFormat.FP8, 16);
-                case SCORE -> () -> loops.score(x, 0, 256, 16, y, 256, new float[256], 0, 16);
-                case ACCUMULATE -> () -> loops.accumulate(x, 0, 16, y, 0, 256, x, 256);
+                case SCORE -> () -> loops.score(x, 0, 256, 16, y, 0, 256, new float[256], 0, 16, true);
+                case FOLD -> () -> loops.fold(y, 0, x, 0, 32, y, 64, 16, false);
+                case ACCUMULATE -> () -> loops.accumulate(x, 0, 16, y, 0, 256, 256, x, 256);
                 case SOFTMAX -> () -> loops.softmax(x, 0, 4096, 1, sums);
                 case SWIGLU -> () -> loops.swiglu(x, 0, y, 0, 4096);
                 case DECODE_BF16 -> decode(loops, arena, TileFormat.BF16, x);
                 case DECODE_INT8 -> decode(loops, arena, TileFormat.INT8, x);
+                case DECODE_INT4 -> decode(loops, arena, TileFormat.INT4, x);
+                case DECODE_INT4_PAIRS -> decode(loops, arena, TileFormat.INT4_PAIRS, x);
+                case DECODE_FP8 -> decode(loops, arena, TileFormat.FP8, x);
+                case BLOCK_INT8 -> block(loops, arena, new CacheShape.Grouped(TileFormat.INT8, 128));
+                case BLOCK_FP8 -> block(loops, arena, new CacheShape.Latent(TileFormat.FP8, TileFormat.BF16, 256, 64));
             };
         }
 
@@ -150,7 +163,20 @@ final class VectorLoopsTest {
 
         private static Runnable decode(Loops loops, Arena arena, TileFormat format, float[] out) {
             long tile = arena.allocate(format.bytes(16, 256), Memory.ALIGNMENT).address();
-            return () -> loops.decode(format, tile, 16, 256, 0, 256, out, 0);
+            return () -> loops.decode(format, tile, 16, 256, out, 0);
+        }
+
+        private static Runnable block(Loops loops, Arena arena, CacheShape shape) {
+            long[] pages = {arena.allocate(shape.blockBytes(), Memory.ALIGNMENT).address()};
+            int queries = 8;
+            float[] q = new float[queries * shape.keyDim()];
+            float[] scores = new float[queries * 16];
+            float[] sums = new float[queries * shape.valueLanes()];
+            float[] scratch = new float[shape.scratchFloats()];
+            return () -> {
+                loops.scores(shape, pages, 0, 1, 0, q, 0, queries, scores, 0, 16, scratch);
+                loops.sums(shape, pages, 0, 1, 16, 0, scores, 0, 16, queries, sums, 0, scratch);
+            };
         }
     }
 
