@@ -91,7 +91,9 @@ public final class Engine implements TextEngine {
             }
             Backend backend = Backend.open(config.backend(), config.threads());
             resources.push(backend);
-            KvFormat kvFormat = config.kvFormat() == null ? KvFormat.auto() : config.kvFormat();
+            KvFormat kvFormat = config.kvFormat() == null
+                    ? KvFormat.auto(Transformer.kvKind(model))
+                    : config.kvFormat();
             MemoryPlanner planner = new MemoryPlanner(config, Transformer.kvLayout(model, kvFormat), maxContext);
             planner.expectWeights(ModelInspection.storedBytes(files));
             ModelWeights weights = ModelWeights.load(

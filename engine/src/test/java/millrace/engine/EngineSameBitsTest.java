@@ -13,7 +13,9 @@ class EngineSameBitsTest {
     Path dir;
 
     @ParameterizedTest
-    @CsvSource({"glm4_moe, BF16", "kimi_k2, INT8", "glm4_moe_lite, F32", "glm4, BF16", "qwen2, INT8"})
+    @CsvSource({
+        "glm4_moe, BF16", "kimi_k2, INT8", "glm4_moe_lite, F32", "glm4, BF16", "qwen2, INT8", "glm4_moe, INT4",
+        "kimi_k2, FP8", "glm4_moe_lite, FP8_PLAIN"})
     void tokensAndLogitsDependOnModelPromptAndSamplingOnly(String family, KvFormat format) throws IOException {
         Path model = TinyModel.of(family).withTokenizer().write(dir);
         new SameBits(model, format, 2048, 17).check();

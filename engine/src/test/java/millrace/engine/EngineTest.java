@@ -202,6 +202,14 @@ class EngineTest {
     }
 
     @Test
+    void aFormatThatTheModelCannotHaveStopsTheStart() {
+        refused(
+                () -> Engine.open(config().withKvFormat(KvFormat.FP8)),
+                "KV_FORMAT",
+                "engine.kv.format: expected auto or one of f32, bf16, int8, int4, got \"fp8\": the model has grouped attention");
+    }
+
+    @Test
     void aModelWithoutATokenizerTakesTokenIdsOnly(@TempDir Path bare) throws IOException {
         TinyModel.of("llama").write(bare);
         refused(() -> Engine.open(EngineConfig.of(bare)), "TOK_MISSING", null);

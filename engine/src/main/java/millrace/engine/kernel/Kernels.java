@@ -24,14 +24,20 @@ import org.jspecify.annotations.Nullable;
 /// |           | `(x[i] · scale) · w[i]`                                                   |                          |
 /// | rotate    | `fma(x₀, cos, −(x₁ · sin))`, `fma(x₁, cos, x₀ · sin)`                     | `3u (│x₀│ + │x₁│)`       |
 /// | swiglu    | `(g / (1 + exp(−g))) · up`, exp as [ExpMath]                              | 5 ulp, or 2⁻¹²⁵          |
-/// | attention | scores as project over the head's dimensions, `· scale`; less their       | as its parts             |
-/// |           | maximum; exp as [ExpMath]; sum in 16 partials and tree as rmsNorm; from   |                          |
-/// |           | 0, `acc = fma(e[t], v[t][d], acc)`, t ascending; `acc · (1 / sum)`        |                          |
+/// | attention | scores as project over the head's dimensions, plain or, where keys are    | as its parts             |
+/// |           | codes, grouped, see below; `· scale`; less their maximum; exp as          |                          |
+/// |           | [ExpMath]; sum in 16 partials and tree as rmsNorm; from 0, `acc =         |                          |
+/// |           | fma(e[t], v[t][d], acc)`, t ascending, where values are codes with        |                          |
+/// |           | `e[t] · scale[t]` for `e[t]`; `acc · (1 / sum)`                           |                          |
 /// | combine   | from 0, `acc = fma(weight, y, acc)`, ascending by expert; then `+ shared` | `γₖ₊₁ Σ│weight · y│`     |
 /// | add       | one addition                                                              | `u`                      |
 ///
 /// [WeightFormat] says which formats are plain and which are grouped. A packed weight is the BF16 number that it holds,
 /// so that its products have the bits of BF16's. Activations are F32 with every format.
+///
+/// Groups of a key are those that share a scale, see [CacheShape]. A rotated key of BF16 beside a latent in codes goes on
+/// with `acc = fma(q[d], k[d], acc)` after the latent's groups. Where keys and values are stored rotated, queries are
+/// rotated first and results last, by [Hadamard].
 ///
 /// The tree over 16 partials adds partial `l + 8` to `l` for l < 8, then `l + 4` to `l` for l < 4, then 2, then 1.
 /// NaN and infinities follow IEEE 754 through the same operations; the payload of a NaN is not defined.

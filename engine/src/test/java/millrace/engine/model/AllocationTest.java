@@ -19,7 +19,10 @@ final class AllocationTest {
     private static final int ROUNDS = 200;
 
     @ParameterizedTest
-    @CsvSource({"glm-tiny, INT8, vector", "kimi-tiny, BF16, vector", "glm-tiny, BF16, auto", "kimi-tiny, INT8, auto"})
+    @CsvSource({
+        "glm-tiny, INT8, vector", "kimi-tiny, BF16, vector", "glm-tiny, INT4, vector", "kimi-tiny, FP8_PLAIN, vector",
+        "glm-tiny, BF16, auto", "kimi-tiny, INT8, auto"
+    })
     void decodeStepsShouldAllocateNothing(String name, KvFormat format, String backend) {
         var threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         int[] ids = TinyModel.tokens(96);

@@ -40,7 +40,8 @@ final class InvarianceTest {
 
     static Stream<Arguments> cases() {
         return Stream.concat(
-                cases("glm4_moe", KvFormat.of(KvFormat.Kind.GROUPED, 32)), cases("kimi_k2", KvFormat.of(KvFormat.Kind.LATENT, 0)));
+                cases("glm4_moe", KvFormat.of(KvFormat.Kind.GROUPED, 32)),
+                cases("kimi_k2", KvFormat.of(KvFormat.Kind.LATENT, 0)));
     }
 
     private static Stream<Arguments> cases(String model, List<KvFormat> formats) {

@@ -38,7 +38,8 @@ final class EngineOptions {
     @Option(
             names = "--kv",
             paramLabel = "FORMAT",
-            description = "How the KV cache stores a token: auto (default), f32, bf16, int8 and more, see docs/quality.md.")
+            description = "How the KV cache stores a token: auto (default), f32, bf16, int8; int4 (grouped attention); fp8, "
+                    + "fp8-plain (latent attention).")
     @Nullable String kvFormat;
 
     @Option(

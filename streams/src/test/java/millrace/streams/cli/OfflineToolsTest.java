@@ -295,7 +295,7 @@ class OfflineToolsTest {
                 + "engine.memory.bytes, engine.model, engine.model.digest, engine.prefill.chunk, engine.threads, "
                 + "engine.weights, got an unknown key", with(base, "-D", "engine.speed=9"));
         usage("Missing required option: '--model=DIR'", "generate", "--input", "-", "--output", "-");
-        usage("--kv: KV format: expected one of f32, bf16, int8, got \"fp4\"", with(base, "--kv", "fp4"));
+        usage("--kv: KV format: expected one of f32, bf16, int8, int4, fp8, fp8-plain, got \"fp4\"", with(base, "--kv", "fp4"));
         usage("--backend: expected auto, native, vector or scalar, got \"cuda\"", with(base, "--backend", "cuda"));
         usage("--batch: expected a whole number from 1 to 4096, got \"0\"", with(base, "--batch", "0"));
         usage("Invalid value for option '--kv-bytes': expected bytes like 4096, 64k, 512m or 8g, got \"lots\"",

@@ -145,26 +145,7 @@ public final class VectorLoops implements Loops {
 
     @Override
     public void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset) {
-        int groups = format.groups(depth);
-        int words = format == TileFormat.INT4_PAIRS ? lanes / 2 : lanes;
-        for (int g = 0; g < groups; g++) {
-            long address = tile + 4L * g * words;
-            int o = offset + g * format.perWord() * lanes;
-            switch (format) {
-                case F32 -> CacheTiles.copy(address, lanes, out, o);
-                case BF16 -> CacheTiles.bf16(address, lanes, out, o);
-                case INT8 -> CacheTiles.int8(address, lanes, out, o);
-                case INT4 -> {
-                    CacheTiles.int4(address, 16, lanes, out, o);
-                    CacheTiles.int4(address, 0, lanes, out, o + 4 * lanes);
-                }
-                case INT4_PAIRS -> {
-                    CacheTiles.pairs(address, 4, lanes, out, o);
-                    CacheTiles.pairs(address, 0, lanes, out, o + 16);
-                }
-                case FP8 -> CacheTiles.fp8(address, lanes, out, o);
-            }
-        }
+        CacheTiles.decode(format, tile, format.groups(depth), lanes, out, offset);
     }
 
     @Override
