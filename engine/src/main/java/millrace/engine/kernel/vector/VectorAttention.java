@@ -12,6 +12,8 @@ final class VectorAttention {
     private VectorAttention() {}
 
     /// Four queries against one vector of tokens, from what stands in `scores`.
+    ///
+    /// Four depths to a round, also so that the method is too large to become part of its callers.
     static void scoreFour(
             float[] q, int q0, int stride, float[] keys, int k0, int depth, float[] scores, int s0, int sStride) {
         FloatVector a = at(scores, s0);
@@ -21,12 +23,28 @@ final class VectorAttention {
         int q1 = q0 + stride;
         int q2 = q1 + stride;
         int q3 = q2 + stride;
-        for (int d = 0; d < depth; d++) {
+        int whole = depth & -4;
+        for (int d = 0; d < whole; d += 4) {
             FloatVector key = at(keys, k0 + 16 * d);
             a = key.fma(all(q[q0 + d]), a);
             b = key.fma(all(q[q1 + d]), b);
             c = key.fma(all(q[q2 + d]), c);
             e = key.fma(all(q[q3 + d]), e);
+            key = at(keys, k0 + 16 * d + 16);
+            a = key.fma(all(q[q0 + d + 1]), a);
+            b = key.fma(all(q[q1 + d + 1]), b);
+            c = key.fma(all(q[q2 + d + 1]), c);
+            e = key.fma(all(q[q3 + d + 1]), e);
+            key = at(keys, k0 + 16 * d + 32);
+            a = key.fma(all(q[q0 + d + 2]), a);
+            b = key.fma(all(q[q1 + d + 2]), b);
+            c = key.fma(all(q[q2 + d + 2]), c);
+            e = key.fma(all(q[q3 + d + 2]), e);
+            key = at(keys, k0 + 16 * d + 48);
+            a = key.fma(all(q[q0 + d + 3]), a);
+            b = key.fma(all(q[q1 + d + 3]), b);
+            c = key.fma(all(q[q2 + d + 3]), c);
+            e = key.fma(all(q[q3 + d + 3]), e);
         }
         a.intoArray(scores, s0);
         b.intoArray(scores, s0 + sStride);
@@ -47,15 +65,34 @@ final class VectorAttention {
         at(scales, c0).fma(at(parts, p0), from).intoArray(scores, s0);
     }
 
+    /// Four tokens to a round, for the same reasons; `tokens` is a multiple of 4.
     static void accumulateFour(
             float[] p, int p0, int tokens, float[] values, int v0, int lanes, float[] acc, int a0) {
         FloatVector a = at(acc, a0);
         FloatVector b = at(acc, a0 + L);
         FloatVector c = at(acc, a0 + 2 * L);
         FloatVector e = at(acc, a0 + 3 * L);
-        for (int t = 0; t < tokens; t++) {
-            FloatVector weight = all(p[p0 + t]);
+        for (int t = 0; t < tokens; t += 4) {
             int v = v0 + t * lanes;
+            FloatVector weight = all(p[p0 + t]);
+            a = at(values, v).fma(weight, a);
+            b = at(values, v + L).fma(weight, b);
+            c = at(values, v + 2 * L).fma(weight, c);
+            e = at(values, v + 3 * L).fma(weight, e);
+            v += lanes;
+            weight = all(p[p0 + t + 1]);
+            a = at(values, v).fma(weight, a);
+            b = at(values, v + L).fma(weight, b);
+            c = at(values, v + 2 * L).fma(weight, c);
+            e = at(values, v + 3 * L).fma(weight, e);
+            v += lanes;
+            weight = all(p[p0 + t + 2]);
+            a = at(values, v).fma(weight, a);
+            b = at(values, v + L).fma(weight, b);
+            c = at(values, v + 2 * L).fma(weight, c);
+            e = at(values, v + 3 * L).fma(weight, e);
+            v += lanes;
+            weight = all(p[p0 + t + 3]);
             a = at(values, v).fma(weight, a);
             b = at(values, v + L).fma(weight, b);
             c = at(values, v + 2 * L).fma(weight, c);

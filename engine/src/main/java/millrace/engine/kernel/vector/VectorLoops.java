@@ -173,8 +173,12 @@ public final class VectorLoops implements Loops {
                 int s = sOffset + i * sStride + part;
                 VectorAttention.scoreFour(q, qOffset + i * qStride, qStride, keys, k, depth, scores, s, sStride);
             }
-            for (; i < queries; i++) {
-                VectorAttention.scoreOne(q, qOffset + i * qStride, keys, k, depth, scores, sOffset + i * sStride + part);
+            int done = depth & -4;
+            for (int j = 0; j < queries; j++) {
+                // All depths of the queries that are no four, the last depths of the others.
+                int d = j < i ? done : 0;
+                int s = sOffset + j * sStride + part;
+                VectorAttention.scoreOne(q, qOffset + j * qStride + d, keys, k + 16 * d, depth - d, scores, s);
             }
         }
     }
@@ -209,12 +213,16 @@ public final class VectorLoops implements Loops {
             int lanes,
             float[] acc,
             int aOffset) {
-        int d = 0;
-        for (; d + 4 * L <= lanes; d += 4 * L) {
-            VectorAttention.accumulateFour(p, pOffset, tokens, values, vOffset + d, vStride, acc, aOffset + d);
+        int fours = tokens & -4;
+        int wide = lanes / (4 * L) * 4 * L;
+        for (int d = 0; d < wide; d += 4 * L) {
+            VectorAttention.accumulateFour(p, pOffset, fours, values, vOffset + d, vStride, acc, aOffset + d);
         }
-        for (; d < lanes; d += L) {
-            VectorAttention.accumulateOne(p, pOffset, tokens, values, vOffset + d, vStride, acc, aOffset + d);
+        for (int d = 0; d < lanes; d += L) {
+            // All tokens of the lanes that are no four vectors, the last tokens of the others.
+            int t = d < wide ? fours : 0;
+            int v = vOffset + d + t * vStride;
+            VectorAttention.accumulateOne(p, pOffset + t, tokens - t, values, v, vStride, acc, aOffset + d);
         }
     }
 }
