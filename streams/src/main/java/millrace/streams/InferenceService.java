@@ -137,7 +137,8 @@ public final class InferenceService implements AutoCloseable {
         story.accept("model " + card.name() + " (" + card.architecture() + ", " + card.parameters() + " parameters) " + card.modelDigest());
         story.accept("backend " + card.backend() + ": " + card.backendReason());
         story.accept("weights " + card.weightFormat());
-        story.accept("KV cache " + card.kvFormat() + ": " + card.kvCapacityTokens() + " tokens in " + card.kvBytes() + " bytes ("
+        String chosen = config.string("engine.kv.format").equals("auto") ? " (auto)" : "";
+        story.accept("KV cache " + card.kvFormat() + chosen + ": " + card.kvCapacityTokens() + " tokens in " + card.kvBytes() + " bytes ("
                 + card.kvBytesPerToken() + " bytes per token)");
         story.accept(card.memory().describe(card.kvCapacityTokens(), card.maxContext()));
     }

@@ -186,7 +186,7 @@ public final class PagePool implements AutoCloseable {
         int slab = page / pagesPerSlab;
         if (slabs[slab] == 0) {
             int pages = Math.min(pagesPerSlab, pageCount - slab * pagesPerSlab);
-            slabs[slab] = Memory.allocate(arena, pages * layout.pageBytes(), "the KV cache").address();
+            slabs[slab] = Memory.allocateDense(arena, pages * layout.pageBytes(), "the KV cache").address();
         }
     }
 
