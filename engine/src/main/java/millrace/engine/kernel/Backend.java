@@ -47,14 +47,17 @@ public record Backend(String name, String reason, Kernels kernels) implements Au
                     throw unavailable("backend \"native\": expected the kernel library of this machine, got none: "
                             + nativeMissing + "; set the backend to auto or vector");
                 }
-                yield ofNative(team, "asked for", vectorModule);
+                yield ofNative(team, "asked for");
             }
             case "auto" -> {
                 if (nativeMissing == null) {
-                    yield ofNative(team, "fastest of this machine", vectorModule);
+                    yield ofNative(team, "fastest of this machine");
                 }
                 yield vectorModule
-                        ? vector(team, "fastest of this JVM (not native: " + nativeMissing + ")", warming())
+                        ? vector(
+                                team,
+                                "fastest of this JVM (not native: " + nativeMissing + ")",
+                                new WarmingLoops(new ScalarLoops(), new VectorLoops()))
                         : scalar(team, "the module " + MODULE + " is missing: " + ADD_MODULE + " (not native: "
                                 + nativeMissing + ")");
             }
@@ -68,14 +71,9 @@ public record Backend(String name, String reason, Kernels kernels) implements Au
         return new BackendException("BACKEND_UNAVAILABLE", message);
     }
 
-    private static Loops warming() {
-        return new WarmingLoops(new ScalarLoops(), new VectorLoops());
-    }
-
-    private static Backend ofNative(int threads, String reason, boolean vectorModule) {
-        Loops loops = NativeTier.loops(vectorModule ? warming() : new ScalarLoops());
+    private static Backend ofNative(int threads, String reason) {
         String detail = "; " + NativeTier.description() + ", " + threads(threads);
-        return new Backend("native", reason + detail, new CpuKernels(loops, threads));
+        return new Backend("native", reason + detail, new CpuKernels(NativeTier.loops(), threads));
     }
 
     private static Backend scalar(int threads, String reason) {

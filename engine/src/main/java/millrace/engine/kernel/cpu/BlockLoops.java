@@ -18,7 +18,7 @@ final class BlockLoops {
     private BlockLoops() {}
 
     static void scores(
-            Loops loops,
+            TileLoops loops,
             CacheShape shape,
             long block,
             float[] q,
@@ -73,7 +73,7 @@ final class BlockLoops {
 
     /// The chain over the groups of the first `scaled` dimensions.
     private static void groups(
-            Loops loops,
+            TileLoops loops,
             float[] q,
             int qOffset,
             int qStride,
@@ -94,7 +94,7 @@ final class BlockLoops {
     }
 
     static void sums(
-            Loops loops,
+            TileLoops loops,
             CacheShape shape,
             long block,
             int tokens,
@@ -146,7 +146,7 @@ final class BlockLoops {
     }
 
     /// Returns where the decoded latents end.
-    private static int decodeLatents(Loops loops, CacheShape.Latent l, long block, float[] scratch, int at) {
+    private static int decodeLatents(TileLoops loops, CacheShape.Latent l, long block, float[] scratch, int at) {
         loops.decode(l.latentFormat(), block, TOKENS, l.latentLanes(), scratch, at);
         return at + TOKENS * l.latentLanes();
     }

@@ -2,7 +2,6 @@ package millrace.engine.kernel.cpu;
 
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Matrix;
-import millrace.engine.kernel.TileFormat;
 
 /// The inner loops of the kernels: pure functions of one thread, in the orders that
 /// [millrace.engine.kernel.Kernels] fixes. A backend is an implementation of these.
@@ -45,7 +44,7 @@ public interface Loops {
     /// @param q queries of `shape.keyDim()` floats, one after another
     /// @param queries 1 to [CacheShape#MOST_QUERIES]
     /// @param scratch room for `shape.scratchFloats()`
-    default void scores(
+    void scores(
             CacheShape shape,
             long[] pages,
             int first,
@@ -57,12 +56,7 @@ public interface Loops {
             float[] scores,
             int sOffset,
             int sStride,
-            float[] scratch) {
-        for (int p = 0; p < count; p++) {
-            long block = pages[first + p] + blockOffset;
-            BlockLoops.scores(this, shape, block, q, qOffset, queries, scores, sOffset + 16 * p, sStride, scratch);
-        }
-    }
+            float[] scratch);
 
     /// Adds the weighted values of pages to sums: `acc = fma(w, value, acc)` for tokens ascending, where `w` is the
     /// token's weight, times the value's scale if it has one.
@@ -70,7 +64,7 @@ public interface Loops {
     /// @param tokens those of the last page that count, 1 to 16; all of the other pages count
     /// @param p weights, laid out like the scores
     /// @param acc sums; those of query i begin at `aOffset + i · shape.valueLanes()`
-    default void sums(
+    void sums(
             CacheShape shape,
             long[] pages,
             int first,
@@ -83,57 +77,7 @@ public interface Loops {
             int queries,
             float[] acc,
             int aOffset,
-            float[] scratch) {
-        for (int i = 0; i < count; i++) {
-            long block = pages[first + i] + blockOffset;
-            int n = i == count - 1 ? tokens : CacheShape.TOKENS;
-            BlockLoops.sums(this, shape, block, n, p, pOffset + 16 * i, pStride, queries, acc, aOffset, scratch);
-        }
-    }
-
-    /// Decodes a tile into `out[(d · lanes) + lane]`; `depth` is rounded up to whole words, `lanes` is a multiple of 16.
-    void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset);
-
-    /// `scores[sOffset + i · sStride + l] = Σ_d q[qOffset + i · qStride + d] · keys[kOffset + 16 d + l]`, as one chain over
-    /// d, from 0 or from what stands there.
-    void score(
-            float[] q,
-            int qOffset,
-            int qStride,
-            int queries,
-            float[] keys,
-            int kOffset,
-            int depth,
-            float[] scores,
-            int sOffset,
-            int sStride,
-            boolean fresh);
-
-    /// `scores[sOffset + i · sStride + l] = fma(scales[scOffset + l], parts[pOffset + 16 i + l], …)`, from 0 or from what
-    /// stands there, for 16 lanes l.
-    void fold(
-            float[] scales,
-            int scOffset,
-            float[] parts,
-            int pOffset,
-            int queries,
-            float[] scores,
-            int sOffset,
-            int sStride,
-            boolean fresh);
-
-    /// `acc[aOffset + d] = fma(p[pOffset + t], values[vOffset + t · vStride + d], acc[aOffset + d])` for t ascending;
-    /// `lanes` is a multiple of 16.
-    void accumulate(
-            float[] p,
-            int pOffset,
-            int tokens,
-            float[] values,
-            int vOffset,
-            int vStride,
-            int lanes,
-            float[] acc,
-            int aOffset);
+            float[] scratch);
 
     /// Ends what the loops do aside; they stay usable.
     default void close() {}

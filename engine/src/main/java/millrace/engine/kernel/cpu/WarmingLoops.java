@@ -4,6 +4,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.function.IntConsumer;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
@@ -19,12 +20,12 @@ public final class WarmingLoops implements Loops, AutoCloseable {
     private static final int WINS = 3;
     private static final int REPEAT = 20;
 
-    private final Loops scalar;
-    private final Loops vector;
+    private final TileLoops scalar;
+    private final TileLoops vector;
     private volatile boolean warm;
     private volatile boolean closed;
 
-    public WarmingLoops(Loops scalar, Loops vector) {
+    public WarmingLoops(TileLoops scalar, TileLoops vector) {
         this.scalar = scalar;
         this.vector = vector;
         Thread thread = new Thread(this::exercise, "millrace-kernel-warm-up");
@@ -80,7 +81,7 @@ public final class WarmingLoops implements Loops, AutoCloseable {
             }
         }
 
-        long nanos(Loops loops) {
+        long nanos(TileLoops loops) {
             // Four panels are long enough for every format.
             long zeros = matrices[WeightFormat.F32.ordinal()].panelAddress(0);
             long start = System.nanoTime();
@@ -136,68 +137,40 @@ public final class WarmingLoops implements Loops, AutoCloseable {
     }
 
     @Override
-    public void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset) {
-        if (warm) {
-            vector.decode(format, tile, depth, lanes, out, offset);
-        } else {
-            scalar.decode(format, tile, depth, lanes, out, offset);
-        }
-    }
-
-    @Override
-    public void score(
+    public void scores(
+            CacheShape shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
             float[] q,
             int qOffset,
-            int qStride,
-            int queries,
-            float[] keys,
-            int kOffset,
-            int depth,
-            float[] scores,
-            int sOffset,
-            int sStride,
-            boolean fresh) {
-        if (warm) {
-            vector.score(q, qOffset, qStride, queries, keys, kOffset, depth, scores, sOffset, sStride, fresh);
-        } else {
-            scalar.score(q, qOffset, qStride, queries, keys, kOffset, depth, scores, sOffset, sStride, fresh);
-        }
-    }
-
-    @Override
-    public void fold(
-            float[] scales,
-            int scOffset,
-            float[] parts,
-            int pOffset,
             int queries,
             float[] scores,
             int sOffset,
             int sStride,
-            boolean fresh) {
-        if (warm) {
-            vector.fold(scales, scOffset, parts, pOffset, queries, scores, sOffset, sStride, fresh);
-        } else {
-            scalar.fold(scales, scOffset, parts, pOffset, queries, scores, sOffset, sStride, fresh);
-        }
+            float[] scratch) {
+        TileLoops loops = warm ? vector : scalar;
+        loops.scores(shape, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride, scratch);
     }
 
     @Override
-    public void accumulate(
+    public void sums(
+            CacheShape shape,
+            long[] pages,
+            int first,
+            int count,
+            int tokens,
+            long blockOffset,
             float[] p,
             int pOffset,
-            int tokens,
-            float[] values,
-            int vOffset,
-            int vStride,
-            int lanes,
+            int pStride,
+            int queries,
             float[] acc,
-            int aOffset) {
-        if (warm) {
-            vector.accumulate(p, pOffset, tokens, values, vOffset, vStride, lanes, acc, aOffset);
-        } else {
-            scalar.accumulate(p, pOffset, tokens, values, vOffset, vStride, lanes, acc, aOffset);
-        }
+            int aOffset,
+            float[] scratch) {
+        TileLoops loops = warm ? vector : scalar;
+        loops.sums(shape, pages, first, count, tokens, blockOffset, p, pOffset, pStride, queries, acc, aOffset, scratch);
     }
 
     /// Ends the exercise early; the loops stay usable.

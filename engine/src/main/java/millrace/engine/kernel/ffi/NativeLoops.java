@@ -4,20 +4,13 @@ import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Matrix;
-import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
 
-/// The inner loops in C; those that have no C form are another implementation's.
+/// The inner loops in C.
 ///
 /// C checks nothing: every range is checked here, once per call.
 final class NativeLoops implements Loops {
-    private final Loops others;
     private final Segments segments = new Segments();
-
-    /// @param others serves what has no C form
-    NativeLoops(Loops others) {
-        this.others = others;
-    }
 
     @Override
     public void project(
@@ -120,59 +113,5 @@ final class NativeLoops implements Loops {
             float[] scratch) {
         NativeAttention.sums(
                 shape, pages, first, count, tokens, blockOffset, p, pOffset, pStride, queries, acc, aOffset, scratch);
-    }
-
-    @Override
-    public void decode(TileFormat format, long tile, int depth, int lanes, float[] out, int offset) {
-        others.decode(format, tile, depth, lanes, out, offset);
-    }
-
-    @Override
-    public void score(
-            float[] q,
-            int qOffset,
-            int qStride,
-            int queries,
-            float[] keys,
-            int kOffset,
-            int depth,
-            float[] scores,
-            int sOffset,
-            int sStride,
-            boolean fresh) {
-        others.score(q, qOffset, qStride, queries, keys, kOffset, depth, scores, sOffset, sStride, fresh);
-    }
-
-    @Override
-    public void fold(
-            float[] scales,
-            int scOffset,
-            float[] parts,
-            int pOffset,
-            int queries,
-            float[] scores,
-            int sOffset,
-            int sStride,
-            boolean fresh) {
-        others.fold(scales, scOffset, parts, pOffset, queries, scores, sOffset, sStride, fresh);
-    }
-
-    @Override
-    public void accumulate(
-            float[] p,
-            int pOffset,
-            int tokens,
-            float[] values,
-            int vOffset,
-            int vStride,
-            int lanes,
-            float[] acc,
-            int aOffset) {
-        others.accumulate(p, pOffset, tokens, values, vOffset, vStride, lanes, acc, aOffset);
-    }
-
-    @Override
-    public void close() {
-        others.close();
     }
 }

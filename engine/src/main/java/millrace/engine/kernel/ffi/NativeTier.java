@@ -13,14 +13,12 @@ public final class NativeTier {
     /// @param specification what the bits must be
     public static @Nullable String missing(Loops specification) {
         String reason = Symbols.missing();
-        return reason != null ? reason : SelfTest.failure(new NativeLoops(specification), specification);
+        return reason != null ? reason : SelfTest.failure(new NativeLoops(), specification);
     }
 
     /// The native loops; call only where nothing is [#missing].
-    ///
-    /// @param others serves what has no native form
-    public static Loops loops(Loops others) {
-        return new NativeLoops(others);
+    public static Loops loops() {
+        return new NativeLoops();
     }
 
     /// The instruction set in use and where the library came from.

@@ -12,9 +12,10 @@ import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
+import millrace.engine.kernel.cpu.TileLoops;
 
 /// The inner loops as their contract says them. Other backends must give these bits.
-public final class ScalarLoops implements Loops {
+public final class ScalarLoops implements TileLoops {
     @Override
     public void project(
             Matrix w, int firstPanel, int panels, float[] x, int xOffset, int xStride, int rows, float[] out) {

@@ -12,9 +12,10 @@ import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
+import millrace.engine.kernel.cpu.TileLoops;
 
 /// The inner loops in vectors of 128, 256 or 512 bits; same bits as the scalar ones at every width.
-public final class VectorLoops implements Loops {
+public final class VectorLoops implements TileLoops {
     /// Width of the vectors in bits.
     public static int bits() {
         return L * Float.SIZE;

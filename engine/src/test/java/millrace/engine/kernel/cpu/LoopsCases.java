@@ -32,34 +32,44 @@ public final class LoopsCases {
         ANY
     }
 
-    private final Loops loops;
     private final Fill fill;
     private final SplittableRandom random;
     private final Map<String, float[]> results = new LinkedHashMap<>();
 
-    private LoopsCases(Loops loops, Fill fill, long seed) {
-        this.loops = loops;
+    private LoopsCases(Fill fill, long seed) {
         this.fill = fill;
         random = new SplittableRandom(seed);
     }
 
     /// Results by case name, in a fixed order.
     public static Map<String, float[]> run(Loops loops, Fill fill, long seed) {
-        var cases = new LoopsCases(loops, fill, seed);
+        var cases = new LoopsCases(fill, seed);
         try (Arena arena = Arena.ofConfined()) {
             for (int size : SIZES) {
-                cases.elementwise(size);
+                cases.elementwise(loops, size);
                 for (WeightFormat format : WeightFormat.values()) {
-                    cases.project(arena, format, size);
+                    cases.project(loops, arena, format, size);
                 }
-                cases.attention(size);
-                for (TileFormat format : TileFormat.values()) {
-                    cases.decode(arena, format, size);
-                }
-                cases.blocks(arena, size);
+                cases.blocks(loops, arena, size);
             }
         }
         return cases.results;
+    }
+
+    /// The same, with the loops that attention is put together from.
+    public static Map<String, float[]> runAll(TileLoops loops, Fill fill, long seed) {
+        var cases = new LoopsCases(fill, seed);
+        try (Arena arena = Arena.ofConfined()) {
+            for (int size : SIZES) {
+                cases.attention(loops, size);
+                for (TileFormat format : TileFormat.values()) {
+                    cases.decode(loops, arena, format, size);
+                }
+            }
+        }
+        Map<String, float[]> all = run(loops, fill, seed);
+        all.putAll(cases.results);
+        return all;
     }
 
     /// A hash of all bits; every NaN counts as the same.
@@ -73,7 +83,7 @@ public final class LoopsCases {
         return hash;
     }
 
-    private void elementwise(int n) {
+    private void elementwise(Loops loops, int n) {
         float[] x = values(n + 5);
         float[] up = values(n + 5);
         results.put("sumOfSquares " + n, new float[] {loops.sumOfSquares(x, 3, n, new float[16])});
@@ -85,7 +95,7 @@ public final class LoopsCases {
         results.put("swiglu " + n, x);
     }
 
-    private void project(Arena arena, WeightFormat format, int cols) {
+    private void project(Loops loops, Arena arena, WeightFormat format, int cols) {
         DType dtype = format == WeightFormat.BF16 || format == WeightFormat.PACKED ? DType.BF16 : DType.F32;
         int rows = 1 + random.nextInt(90);
         MemorySegment data = arena.allocate((long) rows * cols * dtype.bytes());
@@ -150,7 +160,7 @@ public final class LoopsCases {
         return out;
     }
 
-    private void attention(int depth) {
+    private void attention(TileLoops loops, int depth) {
         int queries = 1 + random.nextInt(9);
         float[] q = values(queries * depth);
         float[] keys = values(16 * depth + 3);
@@ -172,7 +182,7 @@ public final class LoopsCases {
         return values(16 * queries + 2);
     }
 
-    private void decode(Arena arena, TileFormat format, int depth) {
+    private void decode(TileLoops loops, Arena arena, TileFormat format, int depth) {
         int lanes = 32 * (1 + random.nextInt(3)) - (format == TileFormat.INT4_PAIRS ? 0 : 16);
         MemorySegment tile = arena.allocate(format.bytes(depth, lanes), Memory.ALIGNMENT);
         fill(tile, format);
@@ -189,22 +199,22 @@ public final class LoopsCases {
     }
 
     /// Every shape that a cache can have near a size, with contents that need not come from a writer.
-    private void blocks(Arena arena, int size) {
-        grouped(arena, TileFormat.F32, size);
-        grouped(arena, TileFormat.BF16, size);
-        grouped(arena, TileFormat.INT8, size);
+    private void blocks(Loops loops, Arena arena, int size) {
+        grouped(loops, arena, TileFormat.F32, size);
+        grouped(loops, arena, TileFormat.BF16, size);
+        grouped(loops, arena, TileFormat.INT8, size);
         if (Integer.bitCount(size) == 1 && size >= 32) {
-            grouped(arena, TileFormat.INT4, size);
+            grouped(loops, arena, TileFormat.INT4, size);
         }
         int rope = 1 + random.nextInt(70);
-        latent(arena, TileFormat.F32, TileFormat.F32, size, rope);
-        latent(arena, TileFormat.BF16, TileFormat.BF16, size, rope);
-        latent(arena, TileFormat.INT8, TileFormat.BF16, size, rope);
-        latent(arena, TileFormat.FP8, TileFormat.BF16, size, rope);
-        latent(arena, TileFormat.FP8, TileFormat.FP8, size, rope);
+        latent(loops, arena, TileFormat.F32, TileFormat.F32, size, rope);
+        latent(loops, arena, TileFormat.BF16, TileFormat.BF16, size, rope);
+        latent(loops, arena, TileFormat.INT8, TileFormat.BF16, size, rope);
+        latent(loops, arena, TileFormat.FP8, TileFormat.BF16, size, rope);
+        latent(loops, arena, TileFormat.FP8, TileFormat.FP8, size, rope);
     }
 
-    private void grouped(Arena arena, TileFormat format, int headDim) {
+    private void grouped(Loops loops, Arena arena, TileFormat format, int headDim) {
         CacheShape.Grouped shape = new CacheShape.Grouped(format, headDim);
         int pages = 1 + random.nextInt(6);
         MemorySegment[] blocks = new MemorySegment[pages];
@@ -215,10 +225,10 @@ public final class LoopsCases {
                 blocks[p].set(ValueLayout.JAVA_SHORT, at, Float.floatToFloat16(value()));
             }
         }
-        blocks(shape, blocks, format + " x " + headDim);
+        blocks(loops, shape, blocks, format + " x " + headDim);
     }
 
-    private void latent(Arena arena, TileFormat format, TileFormat rope, int rank, int ropeDim) {
+    private void latent(Loops loops, Arena arena, TileFormat format, TileFormat rope, int rank, int ropeDim) {
         CacheShape.Latent shape = new CacheShape.Latent(format, rope, rank, ropeDim);
         int pages = 1 + random.nextInt(3);
         MemorySegment[] blocks = new MemorySegment[pages];
@@ -230,10 +240,10 @@ public final class LoopsCases {
                 blocks[p].set(ValueLayout.JAVA_FLOAT, at, value());
             }
         }
-        blocks(shape, blocks, format + "+" + rope + " " + rank + "+" + ropeDim);
+        blocks(loops, shape, blocks, format + "+" + rope + " " + rank + "+" + ropeDim);
     }
 
-    private void blocks(CacheShape shape, MemorySegment[] blocks, String name) {
+    private void blocks(Loops loops, CacheShape shape, MemorySegment[] blocks, String name) {
         // A page of none of these calls before and after them.
         long[] pages = new long[blocks.length + 2];
         for (int p = 0; p < blocks.length; p++) {

@@ -31,7 +31,7 @@ final class NativeShapesTest {
     void everyShapeShouldGiveTheBitsOfTheSpecification(WeightFormat format) {
         NativeLoopsTest.assumeAvailable();
         Loops specification = new ScalarLoops();
-        Loops tested = NativeTier.loops(specification);
+        Loops tested = NativeTier.loops();
         try (Arena arena = Arena.ofConfined()) {
             for (int cols : COLS) {
                 Matrix w = weights(arena, format, cols);

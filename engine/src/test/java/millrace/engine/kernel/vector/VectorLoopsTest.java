@@ -19,6 +19,7 @@ import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
+import millrace.engine.kernel.cpu.TileLoops;
 import millrace.engine.kernel.cpu.LoopsCases;
 import millrace.engine.kernel.cpu.LoopsCases.Fill;
 import millrace.engine.kernel.scalar.ScalarLoops;
@@ -34,8 +35,8 @@ final class VectorLoopsTest {
     @ParameterizedTest
     @EnumSource
     void bitsShouldBeThoseOfTheSpecification(Fill fill) {
-        Map<String, float[]> expected = LoopsCases.run(new ScalarLoops(), fill, SEED);
-        Map<String, float[]> actual = LoopsCases.run(new VectorLoops(), fill, SEED);
+        Map<String, float[]> expected = LoopsCases.runAll(new ScalarLoops(), fill, SEED);
+        Map<String, float[]> actual = LoopsCases.runAll(new VectorLoops(), fill, SEED);
         assertThat(actual.keySet()).containsExactlyElementsOf(expected.keySet());
         expected.forEach((name, bits) ->
                 assertThat(bits(actual.get(name))).as("%s, %s, seed %d", name, fill, SEED).isEqualTo(bits(bits)));
@@ -43,9 +44,9 @@ final class VectorLoopsTest {
 
     @Test
     void compiledLoopsShouldGiveTheBitsOfInterpretedOnes() {
-        long first = LoopsCases.digest(LoopsCases.run(new VectorLoops(), Fill.USUAL, SEED));
+        long first = LoopsCases.digest(LoopsCases.runAll(new VectorLoops(), Fill.USUAL, SEED));
         for (int i = 0; i < 40; i++) {
-            assertThat(LoopsCases.digest(LoopsCases.run(new VectorLoops(), Fill.USUAL, SEED)))
+            assertThat(LoopsCases.digest(LoopsCases.runAll(new VectorLoops(), Fill.USUAL, SEED)))
                     .as("round %d, seed %d", i, SEED)
                     .isEqualTo(first);
         }
@@ -98,7 +99,7 @@ final class VectorLoopsTest {
         BLOCK_INT8,
         BLOCK_FP8;
 
-        Runnable prepare(Loops loops, Arena arena) {
+        Runnable prepare(TileLoops loops, Arena arena) {
             float[] x = new float[16 * 256];
             float[] y = new float[16 * 256];
             float[] sums = new float[16];
@@ -161,7 +162,7 @@ final class VectorLoopsTest {
             return () -> loops.project(w, 0, 4, x, 0, 512, rows, tile);
         }
 
-        private static Runnable decode(Loops loops, Arena arena, TileFormat format, float[] out) {
+        private static Runnable decode(TileLoops loops, Arena arena, TileFormat format, float[] out) {
             long tile = arena.allocate(format.bytes(16, 256), Memory.ALIGNMENT).address();
             return () -> loops.decode(format, tile, 16, 256, out, 0);
         }
@@ -207,7 +208,7 @@ final class VectorLoopsTest {
                 .start();
         String printed = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         assertThat(process.waitFor()).isZero();
-        long expected = LoopsCases.digest(LoopsCases.run(new ScalarLoops(), Fill.ANY, SEED));
+        long expected = LoopsCases.digest(LoopsCases.runAll(new ScalarLoops(), Fill.ANY, SEED));
         assertThat(printed.strip()).isEqualTo(bits + " " + expected);
     }
 
@@ -225,7 +226,7 @@ final class VectorLoopsTest {
         private Narrow() {}
 
         public static void main(String[] args) {
-            long digest = LoopsCases.digest(LoopsCases.run(new VectorLoops(), Fill.ANY, SEED));
+            long digest = LoopsCases.digest(LoopsCases.runAll(new VectorLoops(), Fill.ANY, SEED));
             System.out.println(VectorLoops.bits() + " " + digest);
         }
     }
