@@ -33,7 +33,8 @@ import millrace.engine.weights.ShardWriter;
 /// if they still have the digest that they were written with.
 public final class ModelPacker {
     /// Formats that a checkpoint can be packed to.
-    public static final List<String> FORMATS = List.of("bf16", "packed", "int8", "int4");
+    public static final List<String> FORMATS =
+            EngineConfig.WEIGHT_FORMATS.stream().filter(format -> !format.equals("stored")).toList();
 
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String MARK = "millrace-pack.lock";

@@ -4,8 +4,6 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -15,8 +13,7 @@ import java.util.Map;
 import millrace.engine.checkpoint.Blob;
 import millrace.engine.checkpoint.LinearTensor;
 import millrace.engine.format.BFloat16;
-import millrace.engine.format.PackedPanel;
-import millrace.engine.format.WeightFormat;
+import millrace.engine.format.Words;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
@@ -30,8 +27,6 @@ import org.jspecify.annotations.Nullable;
 /// Makes the weight files of [ModelPacker] one by one, each read back before it counts.
 final class PackedShards {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final ValueLayout.OfShort HALF =
-            ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
     private final ModelFiles files;
     private final Kernels kernels;
@@ -98,15 +93,18 @@ final class PackedShards {
                     StoredTensor halves = halves(linear, arena);
                     tensors.add(halves);
                     String id = halves.dtype() == DType.BF16 ? "bf16" : "f32";
-                    matrices.add(matrix(linear, id, halves, 0, 0, !linear.quantised()));
+                    matrices.add(matrix(linear, id, halves, LinearTensor.Escapes.NONE, !linear.quantised()));
                 } else {
                     Matrix matrix = linear.matrix(targets.of(linear), kernels, arena);
-                    requireExact(linear, matrix);
+                    boolean exact = linear.quantised() || !matrix.format().grouped();
+                    if (exact) {
+                        requireExact(linear, matrix);
+                    }
                     packed.put(entry.name(), matrix);
                     StoredTensor blob = ShardWriter.octets(entry.name(), Blob.write(entry.name(), matrix, arena));
                     tensors.add(blob);
-                    boolean exact = linear.quantised() || !matrix.format().grouped();
-                    matrices.add(matrix(linear, matrix.format().id(), blob, escapes(matrix), raw(matrix), exact));
+                    LinearTensor.Escapes escapes = Blob.of(blob).escapes(blob);
+                    matrices.add(matrix(linear, matrix.format().id(), blob, escapes, exact));
                 }
             }
             ShardWriter.write(file, tensors);
@@ -124,10 +122,10 @@ final class PackedShards {
     }
 
     private static ModelPacker.PackedMatrix matrix(
-            LinearTensor linear, String format, StoredTensor stored, long escapes, long raw, boolean exact) {
+            LinearTensor linear, String format, StoredTensor stored, LinearTensor.Escapes escapes, boolean exact) {
         long weights = (long) linear.rows() * linear.cols();
         return new ModelPacker.PackedMatrix(
-                linear.name(), format, weights, stored.data().byteSize(), escapes, raw, exact);
+                linear.name(), format, weights, stored.data().byteSize(), escapes.weights(), escapes.rawPanels(), exact);
     }
 
     /// The matrix in the usual layout: BF16, rounded if it was quantised; what was published in F32 stays so.
@@ -140,8 +138,8 @@ final class PackedShards {
         }
         MemorySegment rounded = Memory.allocate(arena, 2L * linear.rows() * linear.cols(), "a matrix in BF16");
         kernels.forEach(linear.rows(), row -> {
-            for (long i = (long) row * linear.cols(); i < (long) (row + 1) * linear.cols(); i++) {
-                rounded.set(HALF, 2 * i, BFloat16.fromFloat(dense.number(row, (int) (i - (long) row * linear.cols()))));
+            for (int k = 0; k < linear.cols(); k++) {
+                Words.half(rounded, 2 * ((long) row * linear.cols() + k), BFloat16.fromFloat(dense.number(row, k)));
             }
         });
         return new StoredTensor(linear.name(), DType.BF16, shape, rounded);
@@ -149,9 +147,6 @@ final class PackedShards {
 
     /// Lossless formats are proved on every number.
     private void requireExact(LinearTensor linear, Matrix matrix) {
-        if (matrix.format().grouped() && !linear.quantised()) {
-            return;
-        }
         try (Arena scratch = Arena.ofShared()) {
             Matrix.Source dense = linear.dense(kernels, scratch);
             kernels.forEach(linear.rows(), row -> {
@@ -192,23 +187,5 @@ final class PackedShards {
         return new InvalidModelException(
                 "PACK_VERIFY", "pack: " + name + ": " + expected + ", got another; check the disk and the memory of this"
                         + " machine, and report this if it returns");
-    }
-
-    private static long escapes(Matrix matrix) {
-        long escapes = 0;
-        for (int p = 0; matrix.format() == WeightFormat.PACKED && p < matrix.panels(); p++) {
-            escapes += matrix.rawPanel(p)
-                    ? 0
-                    : PackedPanel.escapes(matrix.data(), matrix.panelOffset(p), matrix.cols());
-        }
-        return escapes;
-    }
-
-    private static long raw(Matrix matrix) {
-        long raw = 0;
-        for (int p = 0; p < matrix.panels(); p++) {
-            raw += matrix.rawPanel(p) ? 1 : 0;
-        }
-        return raw;
     }
 }

@@ -2,8 +2,6 @@ package millrace.engine.checkpoint;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.zip.CRC32C;
 import millrace.engine.InvalidModelException;
@@ -12,6 +10,7 @@ import millrace.engine.format.Fp8Panel;
 import millrace.engine.format.PackedPanel;
 import millrace.engine.format.Panels;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.format.Words;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
@@ -44,10 +43,6 @@ import millrace.engine.weights.StoredTensor;
 /// @param tables see above
 /// @param header bytes before the payload
 public record Blob(WeightFormat format, int rows, int cols, int tables, long payload, long header) {
-    private static final ValueLayout.OfInt WORD =
-            ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final ValueLayout.OfLong LONG =
-            ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
     private static final int MAGIC = 'M' | 'R' << 8 | 'W' << 16 | '1' << 24;
     private static final int FIXED = 32;
     private static final int CHUNK = 1 << 16;
@@ -71,24 +66,24 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
     public static Blob of(StoredTensor tensor) {
         String name = tensor.name();
         MemorySegment data = tensor.data();
-        if (data.byteSize() < FIXED + 4 || data.get(WORD, 0) != MAGIC) {
+        if (data.byteSize() < FIXED + 4 || Words.word(data, 0) != MAGIC) {
             throw refused(name, "expected a packed tensor that begins with MRW1, got " + data.byteSize() + " other bytes");
         }
-        long chunks = data.get(WORD, 20) & 0xFFFF_FFFFL;
+        long chunks = Words.word(data, 20) & 0xFFFF_FFFFL;
         long header = FIXED + 4 * chunks + 4;
         if (header > data.byteSize()) {
             throw refused(name, "header: expected at least " + header + " bytes, got " + data.byteSize());
         }
         int sum = crc(name, -1, data, 0, header - 4);
-        if (sum != data.get(WORD, header - 4)) {
+        if (sum != Words.word(data, header - 4)) {
             throw refused(name, "header: expected the checksum %08x of this tensor, got %08x"
-                    .formatted(data.get(WORD, header - 4), sum));
+                    .formatted(Words.word(data, header - 4), sum));
         }
-        int code = data.get(ValueLayout.JAVA_BYTE, 4);
-        int zeros = data.get(WORD, 4) >>> 8;
-        int rows = data.get(WORD, 8);
-        int cols = data.get(WORD, 12);
-        long payload = data.get(LONG, 24);
+        int code = Words.octet(data, 4);
+        int zeros = Words.word(data, 4) >>> 8;
+        int rows = Words.word(data, 8);
+        int cols = Words.word(data, 12);
+        long payload = Words.twice(data, 24);
         if (code < 1 || code > CODES.length || zeros != 0) {
             throw refused(name, "format: expected 1 to " + CODES.length + " and zeros, got " + code + " and " + zeros);
         }
@@ -99,7 +94,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         if (header + payload != data.byteSize()) {
             throw refused(name, "expected " + (header + payload) + " bytes by its header, got " + data.byteSize());
         }
-        Blob blob = new Blob(CODES[code - 1], rows, cols, data.get(WORD, 16), payload, header);
+        Blob blob = new Blob(CODES[code - 1], rows, cols, Words.word(data, 16), payload, header);
         blob.checkSizes(name);
         return blob;
     }
@@ -144,7 +139,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         long from = (long) chunk * CHUNK;
         long to = Math.min(payload, from + CHUNK);
         int sum = crc(tensor.name(), chunk, tensor.data(), header + from, to - from);
-        int expected = tensor.data().get(WORD, FIXED + 4L * chunk);
+        int expected = Words.word(tensor.data(), FIXED + 4L * chunk);
         if (sum != expected) {
             throw refused(tensor.name(), "bytes %d to %d: expected the checksum %08x of this place, got %08x"
                     .formatted(from, to, expected, sum));
@@ -152,11 +147,11 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
     }
 
     /// Counts what its panels say.
-    LinearTensor.Escapes escapes(StoredTensor tensor) {
+    public LinearTensor.Escapes escapes(StoredTensor tensor) {
         long weights = 0;
         long raw = 0;
         for (int p = 0; format == WeightFormat.PACKED && p < WeightFormat.panels(rows); p++) {
-            int count = tensor.data().get(WORD, header + (long) ENTRIES * tables + 4L * p);
+            int count = Words.word(tensor.data(), header + (long) ENTRIES * tables + 4L * p);
             weights += count == RAW ? 0 : count;
             raw += count == RAW ? 1 : 0;
         }
@@ -191,7 +186,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         for (long block = at; format == WeightFormat.FP8 && block < end; block += Fp8Panel.BLOCK_BYTES) {
             for (long i = block + SCALES; i < block + Fp8Panel.BLOCK_BYTES; i += Long.BYTES) {
                 // A byte's upper bit is set where its lower seven bits are all ones, as both codes of NaN have them.
-                if (((data.get(LONG, i) & LOW_BITS) + ONES & ~LOW_BITS) != 0) {
+                if (((Words.twice(data, i) & LOW_BITS) + ONES & ~LOW_BITS) != 0) {
                     throw refused(name, "panel %d: expected numbers, got an FP8 NaN near byte %d".formatted(panel, i - at));
                 }
             }
@@ -207,7 +202,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         long[] bytesAt = new long[panels];
         long flags = counts + 4L * panels;
         for (int p = 0; p < panels; p++) {
-            int count = body.get(WORD, counts + 4L * p);
+            int count = Words.word(body, counts + 4L * p);
             raw[p] = count == RAW;
             if (!raw[p] && (count < 0 || count > WeightFormat.PANEL_ROWS * (long) cols)) {
                 throw refused(name, "panel " + p + ": expected a number of escapes, got " + count);
@@ -219,7 +214,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         long at = flags;
         for (int p = 0; p < panels; p++) {
             bytesAt[p] = at;
-            at += raw[p] ? Bf16Panel.bytes(cols) : blockBytes() + body.get(WORD, counts + 4L * p);
+            at += raw[p] ? Bf16Panel.bytes(cols) : blockBytes() + Words.word(body, counts + 4L * p);
         }
         if (at != payload) {
             throw refused(name, "expected " + at + " bytes of panels, got " + payload);
@@ -232,16 +227,16 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
             }
             long table = (long) ENTRIES * (tables == 1 ? 0 : p);
             for (int i = 0; i < ENTRIES; i++) {
-                data.set(WORD, offsets[p] + 4 * i, (body.get(ValueLayout.JAVA_BYTE, table + i) & 0xFF) << 23);
+                Words.word(data, offsets[p] + 4 * i, (Words.octet(body, table + i) & 0xFF) << 23);
             }
             MemorySegment.copy(body, flagsAt[p], data, offsets[p] + 64, flagBytes());
-            long tail = blockBytes() + body.get(WORD, counts + 4L * p);
+            long tail = blockBytes() + Words.word(body, counts + 4L * p);
             MemorySegment.copy(body, bytesAt[p], data, offsets[p] + PackedPanel.blocksAt(cols), tail);
             String problem = PackedPanel.problem(data, offsets[p], offsets[p + 1] - offsets[p], cols);
             if (problem != null) {
                 throw refused(name, "panel " + p + ": " + problem);
             }
-            int count = body.get(WORD, counts + 4L * p);
+            int count = Words.word(body, counts + 4L * p);
             long escapes = PackedPanel.escapes(data, offsets[p], cols);
             if (escapes != count) {
                 throw refused(name, "panel %d: expected %d escapes by its codes, got %d".formatted(p, escapes, count));
@@ -278,17 +273,17 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         } else {
             MemorySegment.copy(matrix.data(), 0, body, 0, payload);
         }
-        out.set(WORD, 0, MAGIC);
-        out.set(WORD, 4, matrix.format().ordinal() + 1);
-        out.set(WORD, 8, matrix.rows());
-        out.set(WORD, 12, matrix.cols());
-        out.set(WORD, 16, tables);
-        out.set(WORD, 20, (int) chunks);
-        out.set(LONG, 24, payload);
+        Words.word(out, 0, MAGIC);
+        Words.word(out, 4, matrix.format().ordinal() + 1);
+        Words.word(out, 8, matrix.rows());
+        Words.word(out, 12, matrix.cols());
+        Words.word(out, 16, tables);
+        Words.word(out, 20, (int) chunks);
+        Words.twice(out, 24, payload);
         for (long c = 0; c < chunks; c++) {
-            out.set(WORD, FIXED + 4 * c, crc(name, c, body, c * CHUNK, Math.min(CHUNK, payload - c * CHUNK)));
+            Words.word(out, FIXED + 4 * c, crc(name, c, body, c * CHUNK, Math.min(CHUNK, payload - c * CHUNK)));
         }
-        out.set(WORD, header - 4, crc(name, -1, out, 0, header - 4));
+        Words.word(out, header - 4, crc(name, -1, out, 0, header - 4));
         return out;
     }
 
@@ -326,13 +321,13 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         long at = counts + 4L * panels;
         for (int p = 0; p < panels; p++) {
             long from = matrix.panelOffset(p);
-            body.set(WORD, counts + 4L * p, matrix.rawPanel(p) ? RAW : (int) escapes(matrix, p));
+            Words.word(body, counts + 4L * p, matrix.rawPanel(p) ? RAW : (int) escapes(matrix, p));
             if (matrix.rawPanel(p)) {
                 continue;
             }
             for (int i = 0; i < ENTRIES; i++) {
                 long table = (long) ENTRIES * (tables == 1 ? 0 : p);
-                body.set(ValueLayout.JAVA_BYTE, table + i, (byte) (data.get(WORD, from + 4 * i) >>> 23));
+                Words.octet(body, table + i, (byte) (Words.word(data, from + 4 * i) >>> 23));
             }
             MemorySegment.copy(data, from + 64, body, at, flagBytes());
             at += flagBytes();

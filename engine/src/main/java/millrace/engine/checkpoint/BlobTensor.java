@@ -2,8 +2,6 @@ package millrace.engine.checkpoint;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Float8;
 import millrace.engine.format.Fp8Panel;
@@ -11,6 +9,7 @@ import millrace.engine.format.Int4Panel;
 import millrace.engine.format.Int8Panel;
 import millrace.engine.format.Panels;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.format.Words;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
@@ -20,10 +19,6 @@ import org.jspecify.annotations.Nullable;
 
 /// A tensor in this engine's own form, see [Blob].
 record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
-    private static final ValueLayout.OfInt WORD =
-            ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final ValueLayout.OfShort HALF =
-            ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
     @Override
     public String name() {
@@ -128,9 +123,9 @@ record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
                 for (int k = 0; k < cols(); k++) {
                     long i = (long) row * cols() + k;
                     if (halves) {
-                        all.set(HALF, 2 * i, (short) (Float.floatToRawIntBits(weights[k]) >>> 16));
+                        Words.half(all, 2 * i, (short) (Float.floatToRawIntBits(weights[k]) >>> 16));
                     } else {
-                        all.set(WORD, 4 * i, Float.floatToRawIntBits(weights[k]));
+                        Words.real(all, 4 * i, weights[k]);
                     }
                 }
             });

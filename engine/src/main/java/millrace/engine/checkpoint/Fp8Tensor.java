@@ -3,11 +3,11 @@ package millrace.engine.checkpoint;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Float8;
 import millrace.engine.format.Fp8Panel;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.format.Words;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
@@ -23,10 +23,6 @@ import org.jspecify.annotations.Nullable;
 /// @param blockCols a multiple of 128, or at least `cols`
 record Fp8Tensor(StoredTensor codes, int rows, int cols, StoredTensor scales, int blockRows, int blockCols)
         implements LinearTensor {
-    private static final ValueLayout.OfInt WORD =
-            ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final ValueLayout.OfShort HALF =
-            ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
     private static final int E8M0_NAN = 255;
     private static final int E8M0_BIAS = 127;
 
@@ -77,9 +73,9 @@ record Fp8Tensor(StoredTensor codes, int rows, int cols, StoredTensor scales, in
         long i = row / blockRows * across + col / blockCols;
         MemorySegment data = scales.data();
         return switch (scales.dtype()) {
-            case F32 -> Float.intBitsToFloat(data.get(WORD, 4 * i));
-            case BF16 -> BFloat16.toFloat(data.get(HALF, 2 * i));
-            default -> powerOfTwo(data.get(ValueLayout.JAVA_BYTE, i) & 0xFF);
+            case F32 -> Words.real(data, 4 * i);
+            case BF16 -> BFloat16.toFloat(Words.half(data, 2 * i));
+            default -> powerOfTwo(Words.octet(data, i) & 0xFF);
         };
     }
 
@@ -98,10 +94,10 @@ record Fp8Tensor(StoredTensor codes, int rows, int cols, StoredTensor scales, in
 
     private void weights(int row, MemorySegment out) {
         for (int k = 0; k < cols; k++) {
-            byte code = codes.data().get(ValueLayout.JAVA_BYTE, (long) row * cols + k);
+            byte code = Words.octet(codes.data(), (long) row * cols + k);
             float scale = scale(row, k);
             check(row, k, code, scale);
-            out.set(WORD, 4 * ((long) row * cols + k), Float.floatToRawIntBits(Float8.toFloat(code) * scale));
+            Words.real(out, 4 * ((long) row * cols + k), Float8.toFloat(code) * scale);
         }
     }
 

@@ -2,11 +2,10 @@ package millrace.engine.checkpoint;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Int4Panel;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.format.Words;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
@@ -21,10 +20,6 @@ import org.jspecify.annotations.Nullable;
 /// @param packed I32 `[rows][⌈cols / 8⌉]`
 /// @param scales BF16 `[rows][⌈cols / 32⌉]`
 record Int4Tensor(String name, int rows, int cols, MemorySegment packed, MemorySegment scales) implements LinearTensor {
-    private static final ValueLayout.OfInt WORD =
-            ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final ValueLayout.OfShort HALF =
-            ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
     static final int PER_WORD = 8;
 
     @Override
@@ -64,13 +59,13 @@ record Int4Tensor(String name, int rows, int cols, MemorySegment packed, MemoryS
     private void codes(int row, byte[] out, int offset) {
         long words = (cols + PER_WORD - 1) / PER_WORD;
         for (int k = 0; k < cols; k++) {
-            int word = packed.get(WORD, 4 * (row * words + k / PER_WORD));
+            int word = Words.word(packed, 4 * (row * words + k / PER_WORD));
             out[offset + k] = (byte) ((word >>> 4 * (k % PER_WORD) & 15) - 8);
         }
     }
 
     private short scale(int row, int group) {
-        short bits = scales.get(HALF, 2 * ((long) row * WeightFormat.INT4.groups(cols) + group));
+        short bits = Words.half(scales, 2 * ((long) row * WeightFormat.INT4.groups(cols) + group));
         if (!Float.isFinite(BFloat16.toFloat(bits))) {
             throw new IllegalArgumentException("row %d, group %d: expected a finite scale, got %s"
                     .formatted(row, group, BFloat16.toFloat(bits)));
@@ -92,7 +87,7 @@ record Int4Tensor(String name, int rows, int cols, MemorySegment packed, MemoryS
         codes(row, codes, 0);
         for (int k = 0; k < cols; k++) {
             float weight = codes[k] * BFloat16.toFloat(scale(row, k / Int4Panel.GROUP));
-            out.set(WORD, 4 * ((long) row * cols + k), Float.floatToRawIntBits(weight));
+            Words.real(out, 4 * ((long) row * cols + k), weight);
         }
     }
 }

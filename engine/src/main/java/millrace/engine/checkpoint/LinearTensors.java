@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.stream.Stream;
 import millrace.engine.InvalidModelException;
+import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.DType;
 import millrace.engine.weights.ModelFiles;
 import millrace.engine.weights.StoredTensor;
@@ -15,7 +16,6 @@ public final class LinearTensors {
     private static final Set<DType> PLAIN = Set.of(DType.BF16, DType.F16, DType.F32);
     private static final Set<DType> SCALES = Set.of(DType.BF16, DType.F32);
     private static final String WEIGHT = ".weight";
-    private static final int INT4_GROUP = 32;
     private static final List<String> TRACES =
             List.of("_packed", "_scale", "_scale_inv", "_zero_point", "_g_idx", "_global_scale");
 
@@ -96,7 +96,7 @@ public final class LinearTensors {
         int words = (cols + Int4Tensor.PER_WORD - 1) / Int4Tensor.PER_WORD;
         StoredTensor codes = tensor(weight + "_packed", Set.of(DType.I32), "I32", rows, words);
         StoredTensor scales = tensor(
-                weight + "_scale", Set.of(DType.BF16), "BF16", rows, (cols + INT4_GROUP - 1) / INT4_GROUP);
+                weight + "_scale", Set.of(DType.BF16), "BF16", rows, WeightFormat.INT4.groups(cols));
         checkShape(weight + "_shape", rows, cols);
         return new Int4Tensor(weight, rows, cols, codes.data(), scales.data());
     }

@@ -20,7 +20,6 @@ public final class Int4Panel {
     public static final int BLOCK = 64;
     /// Bytes of a block.
     public static final int BLOCK_BYTES = 576;
-    private static final int ROWS = WeightFormat.PANEL_ROWS;
     private static final byte ZEROS = (byte) 0x88;
     // What the value of the largest magnitude is to be in codes. It may lie beyond the ends: to lose a little there
     // can gain more on the others. The sign of the scale is free, so that −8 serves values of either sign.
@@ -43,7 +42,7 @@ public final class Int4Panel {
         }
         for (int lane = 0; lane < rows; lane++) {
             for (int g = 0; g < groups; g++) {
-                Words.half(out, scaleAt(at, lane, g), scales[lane * groups + g]);
+                Words.half(out, Scales.at(at, BLOCK_BYTES, lane, g), scales[lane * groups + g]);
             }
             for (int k = 0; k < cols; k++) {
                 long octet = codeAt(at, lane, k);
@@ -137,11 +136,7 @@ public final class Int4Panel {
     }
 
     static float scale(MemorySegment data, long at, int lane, int group) {
-        return BFloat16.toFloat(Words.half(data, scaleAt(at, lane, group)));
-    }
-
-    private static long scaleAt(long at, int lane, int group) {
-        return at + (long) (group / 2) * BLOCK_BYTES + group % 2 * 2 * ROWS + 2 * lane;
+        return BFloat16.toFloat(Words.half(data, Scales.at(at, BLOCK_BYTES, lane, group)));
     }
 
     private static long codeAt(long at, int lane, int k) {

@@ -18,7 +18,6 @@ public final class Int8Panel {
     public static final int BLOCK = 64;
     /// Bytes of a block.
     public static final int BLOCK_BYTES = 1088;
-    private static final int ROWS = WeightFormat.PANEL_ROWS;
 
     private Int8Panel() {}
 
@@ -34,7 +33,7 @@ public final class Int8Panel {
         int groups = WeightFormat.INT8.groups(cols);
         for (int lane = 0; lane < rows; lane++) {
             for (int g = 0; g < groups; g++) {
-                Words.half(out, scaleAt(at, lane, g), scales[lane * groups + g]);
+                Words.half(out, Scales.at(at, BLOCK_BYTES, lane, g), scales[lane * groups + g]);
             }
             for (int k = 0; k < cols; k++) {
                 Words.octet(out, codeAt(at, lane, k), codes[lane * cols + k]);
@@ -76,11 +75,7 @@ public final class Int8Panel {
     }
 
     static float scale(MemorySegment data, long at, int lane, int group) {
-        return BFloat16.toFloat(Words.half(data, scaleAt(at, lane, group)));
-    }
-
-    private static long scaleAt(long at, int lane, int group) {
-        return at + (long) (group / 2) * BLOCK_BYTES + group % 2 * 2 * ROWS + 2 * lane;
+        return BFloat16.toFloat(Words.half(data, Scales.at(at, BLOCK_BYTES, lane, group)));
     }
 
     private static long codeAt(long at, int lane, int k) {

@@ -1,8 +1,13 @@
 package millrace.engine.format;
 
-/// What quantizers share.
+/// What panels with a BF16 scale for each row and 32 columns share, and quantizers.
 final class Scales {
     private Scales() {}
+
+    /// Where the scale of a lane and group lies: blocks of two groups begin with them, group by group.
+    static long at(long panel, int blockBytes, int lane, int group) {
+        return panel + (long) (group / 2) * blockBytes + group % 2 * 2 * WeightFormat.PANEL_ROWS + 2 * lane;
+    }
 
     /// The largest magnitude of `values[from, to)`.
     ///

@@ -2,8 +2,6 @@ package millrace.engine.kernel;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.function.IntConsumer;
 import millrace.engine.format.BFloat16;
@@ -15,6 +13,7 @@ import millrace.engine.format.Int8Panel;
 import millrace.engine.format.PackedPanel;
 import millrace.engine.format.Panels;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.format.Words;
 import org.jspecify.annotations.Nullable;
 
 /// A weight matrix `[rows][cols]`, repacked into panels of 16 rows.
@@ -31,10 +30,6 @@ public final class Matrix {
     /// Bytes of a table of exponents in a file.
     private static final int TABLE_BYTES = 16;
 
-    private static final ValueLayout.OfInt WORD =
-            ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-    private static final ValueLayout.OfShort HALF =
-            ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
     private final WeightFormat format;
     private final int rows;
@@ -157,7 +152,7 @@ public final class Matrix {
             if (colStride == 1) {
                 for (int r = 0; r < panelRows(panel); r++) {
                     long at = 2 * (first + ((long) panel * PANEL_ROWS + r) * rowStride);
-                    MemorySegment.copy(data, HALF, at, values, r * cols, cols);
+                    Words.halves(data, at, values, r * cols, cols);
                 }
                 return values;
             }
@@ -165,7 +160,7 @@ public final class Matrix {
             for (int r = 0; r < panelRows(panel); r++) {
                 long at = 2 * (first + ((long) panel * PANEL_ROWS + r) * rowStride);
                 for (int c = 0; c < cols; c++) {
-                    values[i++] = data.get(HALF, at + 2 * c * colStride);
+                    values[i++] = Words.half(data, at + 2 * c * colStride);
                 }
             }
             return values;
@@ -197,9 +192,9 @@ public final class Matrix {
         private float value(long row, long col) {
             long i = first + row * rowStride + col * colStride;
             return switch (dtype) {
-                case BF16 -> BFloat16.toFloat(data.get(HALF, 2 * i));
-                case F16 -> Float.float16ToFloat(data.get(HALF, 2 * i));
-                default -> Float.intBitsToFloat(data.get(WORD, 4 * i));
+                case BF16 -> BFloat16.toFloat(Words.half(data, 2 * i));
+                case F16 -> Float.float16ToFloat(Words.half(data, 2 * i));
+                default -> Words.real(data, 4 * i);
             };
         }
     }

@@ -1,9 +1,6 @@
 package millrace.engine.model;
 
 import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -12,9 +9,7 @@ import java.util.Objects;
 import java.util.TreeMap;
 import millrace.engine.checkpoint.LinearTensor;
 import millrace.engine.checkpoint.LinearTensors;
-import millrace.engine.format.BFloat16;
 import millrace.engine.format.WeightFormat;
-import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.weights.ModelFiles;
@@ -96,11 +91,6 @@ public final class ModelWeights implements AutoCloseable {
     }
 
     private static final class Loader {
-        private static final ValueLayout.OfInt WORD =
-                ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-        private static final ValueLayout.OfShort HALF =
-                ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-
         private final ModelConfig config;
         private final ModelFiles files;
         private final Kernels kernels;
@@ -244,16 +234,10 @@ public final class ModelWeights implements AutoCloseable {
 
         private float[] vector(String name) {
             StoredTensor tensor = files.tensor(name);
-            MemorySegment data = tensor.data();
             float[] values = new float[Math.toIntExact(tensor.elements())];
-            DType dtype = tensor.dtype();
+            Matrix.Source numbers = Matrix.Source.rowMajor(tensor.dtype(), tensor.data(), 1, values.length);
             for (int i = 0; i < values.length; i++) {
-                values[i] = switch (dtype) {
-                    case BF16 -> BFloat16.toFloat(data.get(HALF, 2L * i));
-                    case F16 -> Float.float16ToFloat(data.get(HALF, 2L * i));
-                    case F32 -> Float.intBitsToFloat(data.get(WORD, 4L * i));
-                    default -> throw new IllegalStateException(name + ": cannot compute with " + dtype);
-                };
+                values[i] = numbers.number(0, i);
             }
             return values;
         }

@@ -10,6 +10,8 @@ import millrace.engine.InvalidModelException;
 import millrace.engine.checkpoint.Exemptions;
 import millrace.engine.checkpoint.Quantization;
 import millrace.engine.checkpoint.Quantization.Scheme;
+import millrace.engine.format.Fp8Panel;
+import millrace.engine.format.Int4Panel;
 import millrace.engine.weights.Text;
 import org.jspecify.annotations.Nullable;
 
@@ -18,8 +20,6 @@ final class QuantizationReader {
     private static final String KEY = "quantization_config";
     private static final String SUPPORTED = "compressed-tensors pack-quantized INT4 (symmetric, groups of 32), FP8 e4m3"
             + " (blocks, channels or tensors), or millrace";
-    private static final int INT4_GROUP = 32;
-    private static final int PANEL_COLS = 128;
 
     private final ConfigSection config;
     private final String prefix;
@@ -63,7 +63,7 @@ final class QuantizationReader {
 
     private Quantization blocks(
             ConfigSection section, String key, List<Integer> block, String suffix, Exemptions exempt) {
-        if (block.size() != 2 || block.get(1) % PANEL_COLS != 0) {
+        if (block.size() != 2 || block.get(1) % Fp8Panel.GROUP != 0) {
             throw refused(section, key, "[rows, cols] with cols a multiple of 128", block.toString());
         }
         return new Quantization(Scheme.FP8_BLOCK, block.get(0), block.get(1), suffix, exempt, prefix);
@@ -113,7 +113,7 @@ final class QuantizationReader {
         requireIn(weights, "type", "int");
         requireIn(weights, "strategy", "group");
         int size = weights.integer("group_size", -1, 1 << 20);
-        if (size != INT4_GROUP) {
+        if (size != Int4Panel.GROUP) {
             throw refused(weights, "group_size", "32", size + "");
         }
         return new Quantization(Scheme.INT4, 0, 0, "", exempt, prefix);

@@ -1,6 +1,6 @@
 package millrace.engine.model;
 
-import java.util.Map;
+import millrace.engine.EngineConfig;
 import millrace.engine.checkpoint.LinearTensor;
 import millrace.engine.format.WeightFormat;
 import org.jspecify.annotations.Nullable;
@@ -22,22 +22,13 @@ import org.jspecify.annotations.Nullable;
 public record WeightTargets(@Nullable WeightFormat format) {
     public static final WeightTargets STORED = new WeightTargets(null);
 
-    private static final Map<String, WeightFormat> IDS = Map.of(
-            "bf16", WeightFormat.BF16,
-            "packed", WeightFormat.PACKED,
-            "int8", WeightFormat.INT8,
-            "int4", WeightFormat.INT4);
-
     /// The targets of a configured id.
     public static WeightTargets of(String id) {
-        if (id.equals("stored")) {
-            return STORED;
+        if (!EngineConfig.WEIGHT_FORMATS.contains(id)) {
+            throw new IllegalArgumentException("weight format: expected one of "
+                    + String.join(", ", EngineConfig.WEIGHT_FORMATS) + ", got \"" + id + "\"");
         }
-        WeightFormat format = IDS.get(id);
-        if (format == null) {
-            throw new IllegalArgumentException("weight format: expected stored, bf16, packed, int8 or int4, got \"" + id + "\"");
-        }
-        return new WeightTargets(format);
+        return new WeightTargets(WeightFormat.named(id));
     }
 
     /// What a tensor is to become, or null to keep it.
