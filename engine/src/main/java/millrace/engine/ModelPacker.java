@@ -140,9 +140,7 @@ public final class ModelPacker {
             String key = files.modelDigest() + " " + format + " " + shardBytes;
             progress.at(0, total);
             for (int s = 0; s < shards.size(); s++) {
-                String name = shards.size() == 1
-                        ? ModelFiles.WEIGHTS
-                        : String.format("model-%05d-of-%05d.safetensors", s + 1, shards.size());
+                String name = ShardWriter.name(s, shards.size());
                 PackedShards.Shard shard = writer.finished(partial, name, key);
                 resumed += shard == null ? 0 : 1;
                 written.add(shard == null ? writer.write(partial, name, key, shards.get(s)) : shard);
@@ -213,17 +211,7 @@ public final class ModelPacker {
                 entries.add(new PackedShards.Entry(name, null, files.tensor(name).data().byteSize()));
             }
         }
-        List<List<PackedShards.Entry>> shards = new ArrayList<>();
-        long bytes = shardBytes;
-        for (PackedShards.Entry entry : entries) {
-            if (bytes + entry.bytes() > shardBytes) {
-                shards.add(new ArrayList<>());
-                bytes = 0;
-            }
-            shards.getLast().add(entry);
-            bytes += entry.bytes();
-        }
-        return shards;
+        return ShardWriter.shards(entries, PackedShards.Entry::bytes, shardBytes);
     }
 
     private void finish(ModelFiles files, List<PackedShards.Shard> shards) throws IOException {

@@ -7,15 +7,16 @@ import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import millrace.engine.kernel.DType;
 
 /// Writes a checkpoint of random BF16 weights, with config and tokenizer: real sizes without a download.
 ///
@@ -36,6 +37,15 @@ public final class RandomModel {
 
         long elements() {
             return shape.stream().reduce(1L, Math::multiplyExact);
+        }
+
+        long bytes() {
+            return 2 * elements();
+        }
+
+        ShardWriter.Declared declared() {
+            return new ShardWriter.Declared(
+                    name, DType.BF16, shape.stream().mapToLong(Long::longValue).toArray(), bytes());
         }
     }
 
@@ -59,55 +69,27 @@ public final class RandomModel {
         ByteLevelTokenizer.stopIds(vocab).forEach(complete.withArray("/eos_token_id")::add);
         Files.write(dir.resolve(ModelFiles.CONFIG), JSON.writeValueAsBytes(complete));
         ByteLevelTokenizer.write(dir, vocab);
-        List<List<Tensor>> shards = shards(tensors, maxShardBytes);
-        ObjectNode map = JSON.createObjectNode();
+        List<List<Tensor>> shards = ShardWriter.shards(tensors, Tensor::bytes, maxShardBytes);
+        Map<String, String> fileOf = new LinkedHashMap<>();
         for (int s = 0; s < shards.size(); s++) {
-            String name = shards.size() == 1
-                    ? ModelFiles.WEIGHTS
-                    : String.format("model-%05d-of-%05d.safetensors", s + 1, shards.size());
+            String name = ShardWriter.name(s, shards.size());
             writeShard(dir.resolve(name), shards.get(s), seed);
-            shards.get(s).forEach(tensor -> map.put(tensor.name(), name));
+            shards.get(s).forEach(tensor -> fileOf.put(tensor.name(), name));
         }
         if (shards.size() > 1) {
-            ObjectNode index = JSON.createObjectNode();
-            index.putObject("metadata");
-            index.set("weight_map", map);
-            Files.write(dir.resolve(ModelFiles.INDEX), JSON.writeValueAsBytes(index));
+            long bytes = tensors.stream().mapToLong(Tensor::bytes).sum();
+            Files.write(dir.resolve(ModelFiles.INDEX), ShardWriter.index(fileOf, bytes));
         }
-    }
-
-    private static List<List<Tensor>> shards(List<Tensor> tensors, long maxShardBytes) {
-        var shards = new ArrayList<List<Tensor>>();
-        long bytes = Long.MAX_VALUE / 2;
-        for (Tensor tensor : tensors) {
-            if (bytes + 2 * tensor.elements() > maxShardBytes) {
-                shards.add(new ArrayList<>());
-                bytes = 0;
-            }
-            shards.getLast().add(tensor);
-            bytes += 2 * tensor.elements();
-        }
-        return shards;
     }
 
     private static void writeShard(Path file, List<Tensor> tensors, long seed) throws IOException {
-        ObjectNode header = JSON.createObjectNode();
-        long offset = 0;
-        for (Tensor tensor : tensors) {
-            ObjectNode entry = header.putObject(tensor.name()).put("dtype", "BF16");
-            tensor.shape().forEach(entry.withArray("/shape")::add);
-            entry.putArray("data_offsets").add(offset).add(offset += 2 * tensor.elements());
-        }
-        byte[] json = JSON.writeValueAsBytes(header);
-        int padded = json.length + 7 & ~7;
-        ByteBuffer prefix = ByteBuffer.allocate(8 + padded).order(ByteOrder.LITTLE_ENDIAN);
-        prefix.putLong(padded).put(json).put(" ".repeat(padded - json.length).getBytes(StandardCharsets.US_ASCII));
+        ByteBuffer header = ShardWriter.header(tensors.stream().map(Tensor::declared).toList());
         try (FileChannel out = FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
-            write(out, prefix.flip(), 0);
-            long at = prefix.limit();
+            long at = header.limit();
+            write(out, header, 0);
             for (Tensor tensor : tensors) {
                 writeValues(out, at, tensor, seed);
-                at += 2 * tensor.elements();
+                at += tensor.bytes();
             }
         } catch (UncheckedIOException e) {
             throw e.getCause();
