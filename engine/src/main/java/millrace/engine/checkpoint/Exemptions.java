@@ -4,6 +4,7 @@ import java.util.List;
 import java.util.Set;
 import java.util.regex.Pattern;
 import millrace.engine.InvalidModelException;
+import millrace.engine.weights.BudgetedText;
 import millrace.engine.weights.Text;
 
 /// The modules that a quantiser left alone, as a checkpoint lists them.
@@ -46,49 +47,11 @@ public record Exemptions(Set<String> names, boolean parts, List<Pattern> express
     }
 
     private static boolean begins(String module, Pattern expression) {
-        try {
-            return expression.matcher(new Watched(module, new int[1])).lookingAt();
-        } catch (TooLong e) {
-            throw new InvalidModelException(
-                    "CONFIG_QUANTIZATION",
-                    "config.json: quantization_config: expected expressions that are soon decided, got "
-                            + Text.quote(expression.pattern()) + ", which takes too long on " + Text.quote(module)
-                            + "; use a plain list of names",
-                    e);
-        }
-    }
-
-    private static final class TooLong extends RuntimeException {
-        private static final long serialVersionUID = 1L;
-
-        TooLong() {
-            super(null, null, false, false);
-        }
-    }
-
-    /// Text that counts how often it is looked at: a hostile expression can take longer than the world will stand.
-    private record Watched(String text, int[] looks) implements CharSequence {
-        @Override
-        public int length() {
-            return text.length();
-        }
-
-        @Override
-        public char charAt(int index) {
-            if (++looks[0] > MAX_LOOKS) {
-                throw new TooLong();
-            }
-            return text.charAt(index);
-        }
-
-        @Override
-        public CharSequence subSequence(int start, int end) {
-            return text.subSequence(start, end);
-        }
-
-        @Override
-        public String toString() {
-            return text;
-        }
+        var text = new BudgetedText(module, MAX_LOOKS, () -> new InvalidModelException(
+                "CONFIG_QUANTIZATION",
+                "config.json: quantization_config: expected expressions that are soon decided, got "
+                        + Text.quote(expression.pattern()) + ", which takes too long on " + Text.quote(module)
+                        + "; use a plain list of names"));
+        return expression.matcher(text).lookingAt();
     }
 }

@@ -3,6 +3,7 @@ package millrace.engine.tokenizer;
 import java.util.List;
 import java.util.regex.Matcher;
 import millrace.engine.InvalidRequestException;
+import millrace.engine.weights.BudgetedText;
 
 /// The pre-tokenizer: cuts a text into the pieces inside of which merging happens, stage by stage.
 final class Splitter {
@@ -41,7 +42,7 @@ final class Splitter {
     void split(String text, Sink sink) {
         Sink next = sink;
         for (Stage stage : stages.reversed()) {
-            CharSequence input = stage.pattern().trusted() ? text : new BudgetedText(text);
+            CharSequence input = stage.pattern().trusted() ? text : budgeted(text);
             next = new Run(stage, stage.pattern().pattern().matcher(input), next);
         }
         if (!text.isEmpty()) {
@@ -117,38 +118,9 @@ final class Splitter {
         }
     }
 
-    /// A text that may be read only so often.
-    private static final class BudgetedText implements CharSequence {
-        private final String text;
-        private long reads;
-
-        BudgetedText(String text) {
-            this.text = text;
-            reads = (long) READS_PER_CHAR * text.length() + READS_EXTRA;
-        }
-
-        @Override
-        public char charAt(int index) {
-            if (--reads < 0) {
-                throw tooComplex(text.length());
-            }
-            return text.charAt(index);
-        }
-
-        @Override
-        public int length() {
-            return text.length();
-        }
-
-        @Override
-        public CharSequence subSequence(int start, int end) {
-            return text.subSequence(start, end);
-        }
-
-        @Override
-        public String toString() {
-            return text;
-        }
+    private static CharSequence budgeted(String text) {
+        long reads = (long) READS_PER_CHAR * text.length() + READS_EXTRA;
+        return new BudgetedText(text, reads, () -> tooComplex(text.length()));
     }
 
     private static InvalidRequestException tooComplex(int length) {
