@@ -9,7 +9,6 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -56,9 +55,7 @@ public final class RecoveryBench {
         try (ScratchDirectory scratch = ScratchDirectory.create("millrace-bench-");
                 EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
             Path state = scratch.path();
-            Map<String, String> settings = new LinkedHashMap<>(cluster.serviceConfig());
-            settings.put("state.dir", state.toString());
-            settings.put("health.port", "-1");
+            Map<String, String> settings = BenchCluster.settings(cluster, scratch);
             settings.put("engine.model", model);
             settings.put("topics.partitions", "2");
             settings.put("audit.key.file", key(state));

@@ -2,7 +2,6 @@ package millrace.streams.bench;
 
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
@@ -42,9 +41,7 @@ public final class ServeBench {
     public List<BenchResult> run(Map<String, String> overrides, InferenceService.EngineOpener opener) {
         try (ScratchDirectory state = ScratchDirectory.create("millrace-bench-");
                 EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
-            Map<String, String> service = new LinkedHashMap<>(cluster.serviceConfig());
-            service.put("state.dir", state.path().toString());
-            service.put("health.port", "-1");
+            Map<String, String> service = BenchCluster.settings(cluster, state);
             service.put("topics.partitions", "2");
             service.put("engine.model", settings.model());
             service.putAll(overrides);

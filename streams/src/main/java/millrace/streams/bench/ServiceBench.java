@@ -3,7 +3,6 @@ package millrace.streams.bench;
 import com.sun.management.OperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Consumer;
 import millrace.schemas.Prompt;
@@ -42,9 +41,7 @@ public final class ServiceBench {
     public Result run(Map<String, String> overrides) {
         try (ScratchDirectory state = ScratchDirectory.create("millrace-bench-");
                 EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
-            Map<String, String> settings = new LinkedHashMap<>(cluster.serviceConfig());
-            settings.put("state.dir", state.path().toString());
-            settings.put("health.port", "-1");
+            Map<String, String> settings = BenchCluster.settings(cluster, state);
             settings.put("inflight.max", "2048");
             settings.put("topics.partitions", "4");
             settings.putAll(overrides);

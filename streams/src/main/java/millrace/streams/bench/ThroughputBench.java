@@ -2,7 +2,6 @@ package millrace.streams.bench;
 
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
@@ -44,9 +43,7 @@ public final class ThroughputBench {
     public List<Round> run(Map<String, String> overrides, InferenceService.EngineOpener opener) {
         try (ScratchDirectory state = ScratchDirectory.create("millrace-bench-");
                 EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
-            Map<String, String> settings = new LinkedHashMap<>(cluster.serviceConfig());
-            settings.put("state.dir", state.path().toString());
-            settings.put("health.port", "-1");
+            Map<String, String> settings = BenchCluster.settings(cluster, state);
             settings.put("topics.partitions", "2");
             settings.putAll(overrides);
             ServiceConfig config = ServiceConfig.of(settings);

@@ -1,6 +1,5 @@
 package millrace.streams.cli;
 
-import java.io.IOException;
 import java.io.PrintWriter;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
@@ -8,9 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
-import millrace.engine.DeveloperModels;
 import millrace.engine.EngineConfig;
-import millrace.streams.ScratchDirectory;
 import millrace.streams.ServiceConfig;
 import millrace.streams.bench.DecodeBench;
 import org.jspecify.annotations.Nullable;
@@ -43,17 +40,12 @@ final class BenchDecodeCommand implements Callable<Integer> {
     BenchDecodeCommand() {}
 
     @Override
-    public Integer call() throws IOException {
+    public Integer call() {
         if (model != null) {
             return measure(model);
         }
-        try (ScratchDirectory scratch = ScratchDirectory.create("millrace-bench-")) {
-            PrintWriter err = spec.commandLine().getErr();
-            err.println("writing a model of random weights to " + scratch.path());
-            err.flush();
-            Path written = scratch.path().resolve("random-1b");
-            DeveloperModels.writeRandomLlama(written, 1, DeveloperModels.LlamaShape.oneBillion());
-            return measure(written);
+        try (BenchModel random = BenchModel.of("random:llama:1b", null, Progress.lines(spec.commandLine().getErr()))) {
+            return measure(random.directory());
         }
     }
 
@@ -62,10 +54,7 @@ final class BenchDecodeCommand implements Callable<Integer> {
         Map<String, String> settings = new LinkedHashMap<>(Map.of("engine.max.batch", "1"));
         settings.putAll(overrides);
         EngineConfig config = ServiceConfig.of(settings).engine(directory);
-        List<DecodeBench.Round> all = new DecodeBench(config, tokens, rounds, line -> {
-            err.println(line);
-            err.flush();
-        }).run();
+        List<DecodeBench.Round> all = new DecodeBench(config, tokens, rounds, Progress.lines(err)).run();
         double[] ratios = all.stream().mapToDouble(DecodeBench.Round::ratio).sorted().toArray();
         spec.commandLine().getOut().printf(Locale.ROOT,
                 "decode over plain read: median %.2f (%.2f to %.2f, %d rounds)%n",

@@ -87,11 +87,7 @@ final class BenchOptions {
     }
 
     Consumer<String> progress() {
-        PrintWriter err = command(spec).commandLine().getErr();
-        return line -> {
-            err.println(line);
-            err.flush();
-        };
+        return Progress.lines(command(spec).commandLine().getErr());
     }
 
     /// The command line as one would type it.

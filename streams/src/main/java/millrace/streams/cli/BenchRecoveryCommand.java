@@ -29,10 +29,7 @@ final class BenchRecoveryCommand implements Callable<Integer> {
     @Override
     public Integer call() throws IOException, InterruptedException {
         PrintWriter err = spec.commandLine().getErr();
-        double[] seconds = new RecoveryBench(model, rounds, line -> {
-            err.println(line);
-            err.flush();
-        }).run().stream().mapToDouble(Double::doubleValue).sorted().toArray();
+        double[] seconds = new RecoveryBench(model, rounds, Progress.lines(err)).run().stream().mapToDouble(Double::doubleValue).sorted().toArray();
         spec.commandLine().getOut().printf(Locale.ROOT,
                 "kill to first new completion: median %.1f s (%.1f to %.1f, %d kills); every prompt was answered once%n",
                 seconds[seconds.length / 2], seconds[0], seconds[seconds.length - 1], seconds.length);

@@ -5,6 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.function.Consumer;
 import millrace.streams.bench.ServiceBench;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
@@ -39,13 +40,11 @@ final class BenchServiceCommand implements Callable<Integer> {
     @Override
     public Integer call() {
         PrintWriter out = spec.commandLine().getOut();
-        PrintWriter err = spec.commandLine().getErr();
+        Consumer<String> progress = Progress.lines(spec.commandLine().getErr());
         for (int round = 1; round <= rounds; round++) {
-            int current = round;
-            ServiceBench.Result result = new ServiceBench(rate, prompts, burst, line -> {
-                err.println("round " + current + ": " + line);
-                err.flush();
-            }).run(overrides);
+            String name = "round " + round + ": ";
+            ServiceBench.Result result =
+                    new ServiceBench(rate, prompts, burst, line -> progress.accept(name + line)).run(overrides);
             out.printf(Locale.ROOT, "round %d  direct   %s%n", round, result.direct());
             out.printf(Locale.ROOT, "round %d  service  %s%n", round, result.service());
             out.printf(Locale.ROOT, "round %d  burst    %.0f prompts/s, %.0f us of processor time each (n=%d)%n",

@@ -40,10 +40,7 @@ final class BenchThroughputCommand implements Callable<Integer> {
         PrintWriter err = spec.commandLine().getErr();
         Map<String, String> settings = new LinkedHashMap<>(Map.of("engine.model", model));
         settings.putAll(overrides);
-        List<ThroughputBench.Round> all = new ThroughputBench(Question.of(model, questions), rounds, line -> {
-            err.println(line);
-            err.flush();
-        }).run(settings, ServeCommand::open);
+        List<ThroughputBench.Round> all = new ThroughputBench(Question.of(model, questions), rounds, Progress.lines(err)).run(settings, ServeCommand::open);
         double[] ratios = all.stream().mapToDouble(ThroughputBench.Round::ratio).sorted().toArray();
         spec.commandLine().getOut().printf(Locale.ROOT,
                 "service over engine: median %.2f (%.2f to %.2f, %d rounds); the answers are the same tokens%n",

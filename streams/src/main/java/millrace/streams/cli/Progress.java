@@ -2,6 +2,7 @@ package millrace.streams.cli;
 
 import java.io.PrintWriter;
 import java.util.Locale;
+import java.util.function.Consumer;
 
 /// How far a command is, on standard error: one line that is rewritten on a terminal, else a line every five seconds.
 /// Used by one thread.
@@ -16,6 +17,14 @@ final class Progress {
     private final long startNanos = System.nanoTime();
     private long shownNanos = startNanos;
     private boolean open;
+
+    /// Progress of work that says itself how far it is: a line each time.
+    static Consumer<String> lines(PrintWriter err) {
+        return line -> {
+            err.println(line);
+            err.flush();
+        };
+    }
 
     /// @param what plural, for example `prompts`
     Progress(PrintWriter err, String what, long total) {
