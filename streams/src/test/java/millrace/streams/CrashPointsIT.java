@@ -37,6 +37,8 @@ class CrashPointsIT {
         NoteSigner signer = NoteSigner.loadOrCreate(key, "millrace.test", new SecureRandom());
         try (EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
             Map<String, String> settings = new HashMap<>(cluster.serviceConfig());
+            // Two at a time: answers that all come at once are handed on at once, and no place is reached a third time.
+            settings.put("engine.max.batch", "2");
             settings.putAll(Map.of(
                     "engine.model", "glm-tiny", "engine.threads", "1", "engine.kv.bytes", "8000000", "health.port", "-1",
                     "topics.partitions", "1", "audit.origin", "millrace.test", "audit.key.file", key.toString(),
