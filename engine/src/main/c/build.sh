@@ -41,7 +41,7 @@ flags="-std=gnu11 -O3 -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidde
 avx2="-mavx2 -mfma -mpopcnt -mbmi -DMILLRACE_ISA=avx2"
 avx512="-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mpopcnt -mbmi -mprefer-vector-width=512 -DMILLRACE_ISA=avx512"
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/millrace-native.XXXXXX")
+work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # shellcheck disable=SC2086 # lists of words
