@@ -10,6 +10,7 @@ import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
 import org.jspecify.annotations.Nullable;
 
@@ -25,20 +26,28 @@ final class DecodeRun {
 
     /// Tokens per second while `batch` sequences decode together; NaN if one of them ended too early to tell.
     ///
-    /// Sequences start one after another. So time is taken from the first token of the one that started last to the last
-    /// token of the one that ended first: in between, every step is a step of the whole batch.
+    /// All are submitted between two steps, by a listener: a small model would else be done with the first before this
+    /// thread has submitted the second. Their prompts still take turns. So time is taken from the first token of the
+    /// one that started last to the last token of the one that ended first: in between, every step is a step of the
+    /// whole batch.
     ///
     /// @param uncached whether the prompts have to be computed, so that the first sequences wait longer for the last
     static double tokensPerSecond(Engine engine, int batch, int context, int steps, boolean uncached) {
         int waiting = 2 + (uncached ? Math.ceilDiv(batch * context, CHUNK) : batch * PAGE / CHUNK);
         List<Clock> clocks = new ArrayList<>();
-        CountDownLatch open = new CountDownLatch(batch);
+        CountDownLatch open = new CountDownLatch(batch + 1);
+        List<PreparedPrompt> prompts = new ArrayList<>();
         for (int sequence = 0; sequence < batch; sequence++) {
-            Clock clock = new Clock(open);
-            clocks.add(clock);
-            var request = GenerationRequest.greedy("decode " + sequence, prompt(context, sequence), steps + waiting);
-            engine.submit(engine.prepare(request), clock);
+            clocks.add(new Clock(open));
+            prompts.add(engine.prepare(
+                    GenerationRequest.greedy("decode " + sequence, prompt(context, sequence), steps + waiting)));
         }
+        PreparedPrompt starter = engine.prepare(GenerationRequest.greedy("start", prompt(1, -1), 1));
+        engine.submit(starter, new Starter(open, () -> {
+            for (int sequence = 0; sequence < batch; sequence++) {
+                engine.submit(prompts.get(sequence), clocks.get(sequence));
+            }
+        }));
         await(open);
         clocks.forEach(Clock::check);
         if (batch == 1) {
@@ -74,6 +83,15 @@ final class DecodeRun {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new IllegalStateException("interrupted while measuring", e);
+        }
+    }
+
+    /// A request that comes before the others and submits them from the engine's own thread.
+    private record Starter(CountDownLatch open, Runnable others) implements GenerationListener {
+        @Override
+        public void onEnd(GenerationResult ended) {
+            others.run();
+            open.countDown();
         }
     }
 
