@@ -57,18 +57,23 @@ public final class Engine implements TextEngine {
     /// @throws InvalidModelException for a checkpoint that is refused
     /// @throws BackendException for a backend or memory that cannot be had
     public static Engine open(EngineConfig config) {
-        return open(config, TextCodec::read);
+        return open(config, WeightCheck.NONE);
+    }
+
+    /// The same, with somebody who vouches for the model's files.
+    public static Engine open(EngineConfig config, WeightCheck check) {
+        return open(config, check, TextCodec::read);
     }
 
     /// The same for a checkpoint that may lack a tokenizer: it then takes token ids only.
     public static Engine openForIds(EngineConfig config) {
-        return open(config, TextCodec::readIfPresent);
+        return open(config, WeightCheck.NONE, TextCodec::readIfPresent);
     }
 
-    private static Engine open(EngineConfig config, CodecReader reader) {
+    private static Engine open(EngineConfig config, WeightCheck check, CodecReader reader) {
         Deque<AutoCloseable> resources = new ArrayDeque<>();
         try {
-            return open(config, reader, resources);
+            return open(config, check, reader, resources);
         } catch (RuntimeException | Error e) {
             release(resources);
             throw e;
@@ -80,7 +85,8 @@ public final class Engine implements TextEngine {
     }
 
     // The weights are repacked into memory of their own: the files need not stay open.
-    private static Engine open(EngineConfig config, CodecReader reader, Deque<AutoCloseable> resources) {
+    private static Engine open(
+            EngineConfig config, WeightCheck check, CodecReader reader, Deque<AutoCloseable> resources) {
         try (ModelFiles files = ModelFiles.open(config.model())) {
             ModelConfig model = ModelConfig.read(files);
             TensorExpectation.check(model, files);
@@ -89,6 +95,7 @@ public final class Engine implements TextEngine {
             if (config.pinnedDigest() != null) {
                 files.requireDigest(config.pinnedDigest());
             }
+            ModelTrust trust = check.check(config.model(), files.digests());
             Backend backend = Backend.open(config.backend(), config.threads());
             resources.push(backend);
             KvFormat kvFormat = config.kvFormat() == null
@@ -103,7 +110,7 @@ public final class Engine implements TextEngine {
             MemoryPlan plan = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));
             PagePool pool = new PagePool(planner.layout(), plan.kv());
             resources.push(pool);
-            ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan);
+            ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust);
             if (config.prefixCache()) {
                 pool.openIndex(String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
             }
@@ -123,7 +130,8 @@ public final class Engine implements TextEngine {
             Backend backend,
             PagePool pool,
             String weightFormat,
-            MemoryPlan plan) {
+            MemoryPlan plan,
+            ModelTrust trust) {
         return new ModelCard(
                 ModelInspection.name(config.model()),
                 model.architecture(),
@@ -144,7 +152,9 @@ public final class Engine implements TextEngine {
                 pool.capacityTokens(),
                 plan,
                 EngineBuild.describe(),
-                PROFILE);
+                PROFILE,
+                trust,
+                "");
     }
 
     private static BatchLoop loop(

@@ -22,6 +22,7 @@ import org.jspecify.annotations.Nullable;
 /// @param maxContext the most tokens of one sequence, 0 for the model's own limit
 /// @param pinnedDigest the digest that the model must have, or null
 /// @param chatFormat id of a chat format, or null to detect it from the checkpoint
+/// @param integrity how much is checked while serving
 public record EngineConfig(
         Path model,
         String backend,
@@ -36,13 +37,15 @@ public record EngineConfig(
         int prefillChunk,
         int maxContext,
         @Nullable String pinnedDigest,
-        @Nullable String chatFormat) {
+        @Nullable String chatFormat,
+        IntegrityConfig integrity) {
 
     /// Ids that `weightFormat` may have. All but the first convert unquantised weights while loading.
     public static final List<String> WEIGHT_FORMATS = List.of("stored", "bf16", "packed", "int8", "int4");
 
     public static EngineConfig of(Path model) {
-        return new EngineConfig(model, "auto", null, "stored", 0, 0, true, 2_000, 0, 16, 256, 0, null, null);
+        return new EngineConfig(model, "auto", null, "stored", 0, 0, true, 2_000, 0, 16, 256, 0, null, null,
+                IntegrityConfig.DEFAULT);
     }
 
     public EngineConfig withModel(Path value) {
@@ -101,6 +104,10 @@ public record EngineConfig(
         return with(fields -> fields.chatFormat = value);
     }
 
+    public EngineConfig withIntegrity(IntegrityConfig value) {
+        return with(fields -> fields.integrity = value);
+    }
+
     private EngineConfig with(Consumer<Fields> change) {
         Fields fields = new Fields(this);
         change.accept(fields);
@@ -123,6 +130,7 @@ public record EngineConfig(
         private int maxContext;
         private @Nullable String pinnedDigest;
         private @Nullable String chatFormat;
+        private IntegrityConfig integrity;
 
         Fields(EngineConfig from) {
             model = from.model;
@@ -139,6 +147,7 @@ public record EngineConfig(
             maxContext = from.maxContext;
             pinnedDigest = from.pinnedDigest;
             chatFormat = from.chatFormat;
+            integrity = from.integrity;
         }
 
         EngineConfig config() {
@@ -156,7 +165,8 @@ public record EngineConfig(
                     prefillChunk,
                     maxContext,
                     pinnedDigest,
-                    chatFormat);
+                    chatFormat,
+                    integrity);
         }
     }
 }

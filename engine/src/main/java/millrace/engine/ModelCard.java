@@ -15,6 +15,9 @@ import java.util.List;
 /// @param memory what the engine takes, part by part
 /// @param build version of the engine and a digest of its classes
 /// @param profile names the order of summation; equal profiles give equal bits
+/// @param trust how the model was verified
+/// @param blockTableSha256 SHA-256 of the checksums of the resident weights, 64 hexadecimal digits; empty where they are
+///        not watched
 public record ModelCard(
         String name,
         String architecture,
@@ -35,7 +38,9 @@ public record ModelCard(
         long kvCapacityTokens,
         MemoryPlan memory,
         String build,
-        String profile) {
+        String profile,
+        ModelTrust trust,
+        String blockTableSha256) {
 
     /// One file as it was loaded.
     public record FileDigest(String name, long bytes, String sha256) {}

@@ -1,5 +1,6 @@
 package millrace.engine;
 
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /// What the service needs of an engine. `Engine` is the real one; tests and benchmarks bring their own.
@@ -29,6 +30,22 @@ public interface TextEngine extends AutoCloseable {
     /// `ENGINE_FAILED`; only a new process helps.
     default @Nullable String failure() {
         return null;
+    }
+
+    /// What its checks say now.
+    default IntegrityState integrity() {
+        return IntegrityState.NONE;
+    }
+
+    /// Events with a number above `after`, oldest first. An engine keeps the last thousand.
+    default List<IntegrityEvent> events(long after) {
+        return List.of();
+    }
+
+    /// Whether nothing is known that speaks against this result. False when it was computed with what has been found
+    /// damaged since: it must not be handed on; its prompt is to be submitted again.
+    default boolean trusts(GenerationResult result) {
+        return true;
     }
 
     /// Stops the step thread; generations that have not ended get no event.

@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
 
 /// Writes attestation records: what is claimed of one outcome.
 final class Attestations {
-    private static final int SCHEMA_VERSION = 2;
+    private static final int SCHEMA_VERSION = 3;
     private static final Hash NONE = Digest.ZERO.toHash();
     private static final byte[] NOTHING = new byte[0];
     private static final long CHECK_DIGEST_PINNED = 1L << 1;

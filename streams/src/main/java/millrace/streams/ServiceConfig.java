@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
 import millrace.engine.EngineConfig;
+import millrace.engine.IntegrityConfig;
 import millrace.engine.KvFormat;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
@@ -92,6 +93,25 @@ public final class ServiceConfig {
                     "The most tokens of one sequence; 0 is the model's own limit.")
             .define("engine.chat.format", Type.STRING, "", Importance.LOW,
                     "Id of the chat format; empty detects it from the checkpoint.")
+            .define("engine.model.verify", Type.STRING, "auto", ValidString.in("auto", "require", "warn", "off"), Importance.HIGH,
+                    "Whether a signature must cover the model's files: require stops the start where it does not, warn says so in the log "
+                            + "and in every attestation; auto is require where engine.model.key is set, else off.")
+            .define("engine.model.key", Type.STRING, "", Importance.HIGH,
+                    "Public key that the model must be signed with: a PEM file, or a directory of them.")
+            .define("engine.model.signature", Type.STRING, "", Importance.LOW,
+                    "Signature bundle of the model; empty: model.sig in the model's directory.")
+            .define("integrity.profile", Type.STRING, "default", ValidString.in("default", "strict", "off"), Importance.MEDIUM,
+                    "How much is checked while serving: strict verifies every sealed KV page at each step that reads it; off is for measurements.")
+            .define("integrity.scrub.interval", Type.STRING, "5m", Durations.zeroOr(Duration.ofMillis(50), Duration.ofDays(7)), Importance.MEDIUM,
+                    "Within this span every block of the resident weights is verified again; 0 never.")
+            .define("integrity.scrub.share", Type.DOUBLE, 0.01, Range.between(0.0001, 1.0), Importance.LOW,
+                    "Share of one core that verifying the resident weights may take.")
+            .define("integrity.kv.max.age", Type.STRING, "1m", Durations.zeroOr(Duration.ofMillis(1), Duration.ofDays(7)), Importance.MEDIUM,
+                    "A cached KV page that was verified longer ago than this is verified again before a prompt takes it; 0 always.")
+            .define("integrity.canary.interval", Type.STRING, "1m", Durations.zeroOr(Duration.ofMillis(100), Duration.ofDays(7)), Importance.MEDIUM,
+                    "How often the model's golden prompt runs beside the traffic; 0 never.")
+            .define("integrity.logits.every", Type.INT, 32, Range.between(0, 4096), Importance.LOW,
+                    "Generated tokens that one logits digest of the attestation covers; 0 attests without them, at level 1.")
             .define("intake.max.bytes", Type.INT, 1_000_000, Range.between(1_024, 64 << 20), Importance.MEDIUM,
                     "The largest prompt record in bytes that is accepted.")
             .define("intake.max.tokens", Type.INT, 4_096, Range.between(1, 1 << 20), Importance.MEDIUM,
@@ -286,7 +306,23 @@ public final class ServiceConfig {
                 integer("engine.prefill.chunk"),
                 integer("engine.max.context"),
                 blankToNull(string("engine.model.digest")),
-                blankToNull(string("engine.chat.format")));
+                blankToNull(string("engine.chat.format")),
+                integrity());
+    }
+
+    /// How much the engine checks while it serves.
+    public IntegrityConfig integrity() {
+        return new IntegrityConfig(
+                string("integrity.profile"),
+                span("integrity.scrub.interval"),
+                values.getDouble("integrity.scrub.share"),
+                span("integrity.kv.max.age"),
+                span("integrity.canary.interval"),
+                integer("integrity.logits.every"));
+    }
+
+    private Duration span(String key) {
+        return Durations.parse(key, string(key));
     }
 
     private static @Nullable String blankToNull(String value) {

@@ -11,6 +11,7 @@ import millrace.engine.GenerationResult;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.MemoryPlan;
 import millrace.engine.ModelCard;
+import millrace.engine.ModelTrust;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
 import millrace.engine.TextEngine;
@@ -47,7 +48,8 @@ final class ScriptedEngine implements TextEngine {
     @Override
     public ModelCard card() {
         return new ModelCard(MODEL, "Scripted", MODEL_DIGEST, List.of(), "cd".repeat(32), "ef".repeat(32), "none", 0, 256,
-                MAX_CONTEXT, "none", "scripted", "int4+bf16", "int8", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32), "scripted/v1");
+                MAX_CONTEXT, "none", "scripted", "int4+bf16", "int8", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32), "scripted/v1",
+                ModelTrust.OFF, "");
     }
 
     @Override
@@ -114,7 +116,7 @@ final class ScriptedEngine implements TextEngine {
         Timings timings = new Timings(1_000_000, 2_000_000, 3_000_000);
         return new GenerationResult(
                 text, List.of(7, 8, (int) (prompt.request().sampling().seed() & 0xff)), FinishReason.STOP, usage, timings,
-                null, null, new Transcript(2, true, 0));
+                null, null, new Transcript(2, true, 0, 1, 0, 0, 0, List.of()));
     }
 
     static GenerationResult failed(String code, String message) {

@@ -87,7 +87,12 @@ final class GenerationWork implements Work {
                 new Transcript(
                         sequence.maxBatch,
                         sequence.numericGuard,
-                        sequence.recomputedSteps));
+                        sequence.recomputedSteps,
+                        0,
+                        0,
+                        0,
+                        0,
+                        List.of()));
         onEnd.run();
         call(sequence, l -> l.onEnd(result));
     }

@@ -11,6 +11,7 @@ import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.MemoryPlan;
 import millrace.engine.ModelCard;
+import millrace.engine.ModelTrust;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
 import millrace.engine.TextEngine;
@@ -37,7 +38,8 @@ public final class NoOpEngine implements TextEngine {
     @Override
     public ModelCard card() {
         return new ModelCard("no-op", "NoOp", "sha256:" + ZEROS, List.of(), ZEROS, ZEROS, "none", 0, 256, 1 << 20, "none",
-                "answers with the prompt", "none", "none", 0, 0, 0, MemoryPlan.NONE, "no-op " + ZEROS, "none");
+                "answers with the prompt", "none", "none", 0, 0, 0, MemoryPlan.NONE, "no-op " + ZEROS, "none",
+                ModelTrust.OFF, "");
     }
 
     @Override
