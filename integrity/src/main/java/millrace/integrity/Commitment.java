@@ -29,7 +29,9 @@ public final class Commitment {
         /// Activation proofs.
         PROOFS(5),
         /// A record's value as it was received.
-        RECORD(6);
+        RECORD(6),
+        /// Digests of logits, each 4 bytes little-endian.
+        LOGITS(7);
 
         private final int number;
 
@@ -77,9 +79,18 @@ public final class Commitment {
     }
 
     public static Digest tokenIds(byte[] salt, int[] ids) {
-        ByteBuffer bytes = ByteBuffer.allocate(4 * ids.length).order(ByteOrder.LITTLE_ENDIAN);
-        bytes.asIntBuffer().put(ids);
-        return commit(Kind.TOKEN_IDS, salt, bytes.array());
+        return commit(Kind.TOKEN_IDS, salt, littleEndian(ids));
+    }
+
+    /// @param digests CRC-32C of so many tokens' logits each, as the bits of an int
+    public static Digest logits(byte[] salt, List<Integer> digests) {
+        return commit(Kind.LOGITS, salt, littleEndian(digests.stream().mapToInt(Integer::intValue).toArray()));
+    }
+
+    private static byte[] littleEndian(int[] numbers) {
+        ByteBuffer bytes = ByteBuffer.allocate(4 * numbers.length).order(ByteOrder.LITTLE_ENDIAN);
+        bytes.asIntBuffer().put(numbers);
+        return bytes.array();
     }
 
     public static Digest stopList(byte[] salt, List<String> stop) {

@@ -66,13 +66,22 @@ public final class CompletionMatcher {
         }
     }
 
+    /// How the logits were digested: the tokens of each digest, and what commits to the digests; null without any.
+    private record Logits(int every, @Nullable Digest commit) {
+        @Override
+        public String toString() {
+            return commit == null ? "none" : "%s of every %d tokens".formatted(commit, every);
+        }
+    }
+
     /// What a completion says, with its content reduced to commitments.
     private record Stated(
-            Facts facts, Formats formats, Digest leaf, Digest textCommit, @Nullable Digest idsCommit, Place place, int round) {}
+            Facts facts, Formats formats, Digest leaf, Digest textCommit, @Nullable Digest idsCommit, Logits logits,
+            Place place, int round) {}
 
     private record Attested(
-            Facts facts, Formats formats, Digest leaf, Digest textCommit, Digest idsCommit, int outPartition, Place place,
-            int round) {}
+            Facts facts, Formats formats, Digest leaf, Digest textCommit, Digest idsCommit, Logits logits,
+            int outPartition, Place place, int round) {}
 
     /// @param completionsTopic leaves that name another topic are answered there and are not expected here
     /// @param resolver see [WireReader]
@@ -141,8 +150,10 @@ public final class CompletionMatcher {
                 record.getUsage().getCompletionTokens(), record.getSeed(), error);
         return new Stated(facts, new Formats(record.getKvFormat(), record.getWeightFormat()),
                 Digest.of(record.getAudit().getLeaf()), Commitment.completion(salt, record.getText()),
-                record.getTokenIds() == null ? null : Commitment.tokenIds(salt, record.getTokenIds()), place,
-                round);
+                record.getTokenIds() == null ? null : Commitment.tokenIds(salt, record.getTokenIds()),
+                new Logits(record.getLogitsEvery(), record.getLogitsDigests() == null ? null
+                        : Commitment.logits(salt, record.getLogitsDigests())),
+                place, round);
     }
 
     /// As a leaf has it, which says zeros for a model without a digest.
@@ -183,7 +194,10 @@ public final class CompletionMatcher {
                 new Facts(record.getRequestId(), "sha256:" + Digest.of(record.getModelDigest()).hex(),
                         record.getFinish().toString(), record.getPromptTokens(), record.getCompletionTokens(),
                         record.getSeed(), record.getErrorCode()),
-                new Formats(record.getKvFormat(), record.getWeightFormat()), checked.hash(), Digest.of(record.getCompletionCommit()), Digest.of(record.getTokenIdsCommit()),
+                new Formats(record.getKvFormat(), record.getWeightFormat()), checked.hash(),
+                Digest.of(record.getCompletionCommit()), Digest.of(record.getTokenIdsCommit()),
+                new Logits(record.getLogitsEvery(),
+                        record.getLogitsCommit() == null ? null : Digest.of(record.getLogitsCommit())),
                 record.getOutPartition(), checked.place(), round);
         if (stated == null && isExpired(record, log)) {
             expired++;
@@ -218,6 +232,9 @@ public final class CompletionMatcher {
         check(stated.idsCommit == null || stated.idsCommit.equals(leaf.idsCommit), "RECON_COMMITMENT",
                 "completion: token ids, as " + leaf.place + " commits to them", leaf.idsCommit,
                 String.valueOf(stated.idsCommit), stated.place);
+        check(stated.logits.equals(leaf.logits), "RECON_COMMITMENT",
+                "completion: logits digests, as " + leaf.place + " commits to them", leaf.logits, stated.logits,
+                stated.place);
         matched++;
     }
 

@@ -69,6 +69,8 @@ class AuditFormatTest {
         List<String> stop = Arrays.stream(one("commitment", "stop").split(" "))
                 .map(text -> text.substring(1, text.length() - 1).translateEscapes()).toList();
         assertThat(Commitment.stopList(SALT, stop).hex()).isEqualTo(one("commitment", "stop_commit"));
+        List<Integer> digests = Arrays.stream(one("commitment", "logits").split(" ")).map(Integer::parseUnsignedInt).toList();
+        assertThat(Commitment.logits(SALT, digests).hex()).isEqualTo(one("commitment", "logits_commit"));
     }
 
     private static AttestationRecord leaf(String block) {
@@ -92,10 +94,20 @@ class AuditFormatTest {
     }
 
     @Test
-    void leafOfTheCurrentVersion() {
-        AttestationRecord record = leaf("leaf");
+    void leafOfTheSecondVersion() {
+        AttestationRecord record = leaf("leaf-v2");
         assertThat(record.getSchemaVersion()).isEqualTo(2);
         assertThat(record.getWeightFormat()).isEqualTo("bf16+f32");
+        assertThat(record.getLogitsCommit()).isNull();
+        assertThat(record.getScrubAgeMs()).as("not watched").isEqualTo(-1);
+    }
+
+    @Test
+    void leafOfTheCurrentVersion() {
+        AttestationRecord record = leaf("leaf");
+        assertThat(record.getSchemaVersion()).isEqualTo(3);
+        assertThat(record).isEqualTo(new TestLog(0).next());
+        assertThat(Digest.of(record.getLogitsCommit())).isEqualTo(Commitment.logits(SALT, TestLog.LOGITS));
         assertThat(one("leaf", "fingerprint")).isEqualTo(Schemas.ATTESTATION.fingerprintHex());
         assertThat(Leaf.of(record).body()).isEqualTo(bytes("leaf", "body"));
     }

@@ -41,6 +41,8 @@ class CommitmentTest {
         assertThat(Commitment.stopList(SALT, List.of())).isNotEqualTo(Commitment.stopList(SALT, List.of("")));
         assertThat(Commitment.tokenIds(SALT, new int[] {258}))
                 .isEqualTo(Commitment.commit(Kind.TOKEN_IDS, SALT, new byte[] {2, 1, 0, 0}));
+        assertThat(Commitment.logits(SALT, List.of(-2)))
+                .isEqualTo(Commitment.commit(Kind.LOGITS, SALT, new byte[] {-2, -1, -1, -1}));
     }
 
     @Test

@@ -138,6 +138,15 @@ class CompletionMatcherTest {
     }
 
     @Test
+    void expectsNoCompletionOfAnEvent() {
+        log.addEvent(AuditEvent.MODEL_LOAD).add(1).addEvent(AuditEvent.CANARY).add(1);
+        completions();
+        leaves();
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.matched()).isEqualTo(2);
+    }
+
+    @Test
     void findsASecondCompletion() {
         log.add(2);
         log.completions.add(log.completions.getFirst());
@@ -174,12 +183,16 @@ class CompletionMatcherTest {
     }
 
     private void differs(Consumer<Completion> change) {
+        violates("RECON_DIFFERS", change);
+    }
+
+    private void violates(String code, Consumer<Completion> change) {
         CompletionMatcherTest fresh = new CompletionMatcherTest();
         fresh.log.add(1);
         fresh.change(0, change);
         fresh.leaves();
         fresh.completions();
-        assertThat(((Refuted) fresh.matcher.verdict()).code()).isEqualTo("RECON_DIFFERS");
+        assertThat(((Refuted) fresh.matcher.verdict()).code()).isEqualTo(code);
     }
 
     @Test
@@ -232,6 +245,35 @@ class CompletionMatcherTest {
         assertRefuted("RECON_COMMITMENT", "completion: token ids, as millrace.audit-0@0 commits to them",
                 Commitment.tokenIds(TestLog.SALT, List.of(1, 2, 0)).hex(),
                 Commitment.tokenIds(TestLog.SALT, List.of(1, 2, 3)).hex(), place(0));
+    }
+
+    @Test
+    void findsLogitsDigestsThatTheCommitmentDoesNotOpenTo() {
+        log.add(1);
+        change(0, completion -> completion.setLogitsDigests(List.of(0x01020304, 5)));
+        completions();
+        leaves();
+        assertRefuted("RECON_COMMITMENT", "completion: logits digests, as millrace.audit-0@0 commits to them",
+                Commitment.logits(TestLog.SALT, TestLog.LOGITS).hex() + " of every 2 tokens",
+                Commitment.logits(TestLog.SALT, List.of(0x01020304, 5)).hex() + " of every 2 tokens", place(0));
+        violates("RECON_COMMITMENT", completion -> completion.setLogitsEvery(4));
+        violates("RECON_COMMITMENT", completion -> completion.setLogitsDigests(List.of()));
+        violates("RECON_COMMITMENT", completion -> completion.setLogitsDigests(null));
+    }
+
+    /// Below level 3 neither the leaf nor the completion has any.
+    @Test
+    void findsLogitsDigestsThatNothingCommitsTo() {
+        log.add(record -> {
+            record.setLevel(1);
+            record.setLogitsEvery(0);
+            record.setLogitsCommit(null);
+        });
+        change(0, completion -> completion.setLogitsDigests(TestLog.LOGITS));
+        completions();
+        leaves();
+        assertRefuted("RECON_COMMITMENT", "completion: logits digests, as millrace.audit-0@0 commits to them", "none",
+                Commitment.logits(TestLog.SALT, TestLog.LOGITS).hex() + " of every 0 tokens", place(0));
     }
 
     @Test

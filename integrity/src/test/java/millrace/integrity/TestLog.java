@@ -35,6 +35,7 @@ public final class TestLog {
     public static final String COMPLETIONS = "millrace.completions";
     public static final NoteSigner KEY = key("example.com/millrace", 7);
     public static final byte[] SALT = HexFormat.of().parseHex("0f".repeat(32));
+    public static final List<Integer> LOGITS = List.of(0x01020304, -2);
     private static final Digest MODEL = Digest.sha256("model");
 
     public TreeState state;
@@ -81,15 +82,19 @@ public final class TestLog {
                 .setCompletionCommit(Commitment.completion(SALT, text(seq)).toHash())
                 .setTokenIdsCommit(Commitment.tokenIds(SALT, List.of(1, 2, (int) seq)).toHash())
                 .setPromptTokens(9).setCompletionTokens(3).setFinish(FinishReason.stop).setErrorCode("")
-                .setModelName("glm-tiny").setModelDigest(MODEL.toHash()).setVerifyMode("digest_pinned")
+                .setModelName("glm-tiny").setModelDigest(MODEL.toHash()).setVerifyMode("require")
                 .setTokenizerSha256(Digest.sha256("tokenizer").toHash())
                 .setTemplateSha256(Digest.sha256("template").toHash()).setBuild("0.1.0")
                 .setBuildSha256(Digest.ZERO.toHash()).setProfile("strict/1").setBackend("vector").setKvFormat("bf16")
                 .setSampler("philox/1").setSeed(seq).setTemperatureBits(Float.floatToRawIntBits(0.7f))
                 .setTopPBits(Float.floatToRawIntBits(1f)).setTopK(0).setMinPBits(0)
                 .setRepetitionPenaltyBits(Float.floatToRawIntBits(1f)).setMaxTokens(64)
-                .setStopCommit(Commitment.stopList(SALT, List.of("\n")).toHash()).setChecks(0b100010)
-                .setMaxBatch(4).setRecomputedSteps(0).setVerdict(AuditVerdict.OK).setWeightFormat("bf16+f32").build();
+                .setStopCommit(Commitment.stopList(SALT, List.of("\n")).toHash()).setChecks(0b1101101)
+                .setMaxBatch(4).setRecomputedSteps(0).setVerdict(AuditVerdict.OK).setWeightFormat("bf16+f32")
+                .setLevel(3).setBundleSha256(Digest.sha256("bundle").toHash())
+                .setKeyHint(Digest.sha256("key").toHash()).setBlockTableSha256(Digest.sha256("blocks").toHash())
+                .setScrubGeneration(2L).setScrubAgeMs(1_500L).setKvPagesVerified(5).setLogitsEvery(2)
+                .setLogitsCommit(Commitment.logits(SALT, LOGITS).toHash()).build();
     }
 
     public TestLog add() {
@@ -120,6 +125,8 @@ public final class TestLog {
     public TestLog addOld() {
         AttestationRecord record = next();
         record.setSchemaVersion(1);
+        record.setLogitsEvery(0);
+        record.setLogitsCommit(null);
         Schema old = Schemas.ATTESTATION.versions().getLast();
         byte[] wire = wire(record, old);
         Digest hash = Leaf.hash(Digest.of(Schemas.fingerprint(old)), Arrays.copyOfRange(wire, WireReader.PREFIX, wire.length));
@@ -127,6 +134,19 @@ public final class TestLog {
         completion.getAudit().setLeaf(hash.toHash());
         completions.add(wire(completion, Schemas.COMPLETION.versions().getLast()));
         return add(wire, hash);
+    }
+
+    /// Adds the leaf of something that is no answer: it has no completion.
+    public TestLog addEvent(AuditEvent event) {
+        AttestationRecord record = next();
+        record.setEvent(event);
+        record.setRequestId("");
+        record.setInTopic("");
+        record.setInPartition(-1);
+        record.setInOffset(-1);
+        record.setOutTopic("");
+        record.setDetail("code=EXAMPLE");
+        return add(Leaf.of(record));
     }
 
     public TestLog add(int count) {
@@ -145,7 +165,8 @@ public final class TestLog {
                 .setAudit(new AuditPosition(record.getLogOrigin(),
                         record.getInPartition(), seq, leaf.hash().toHash()))
                 .setSalt(ByteBuffer.wrap(SALT)).setKvFormat(record.getKvFormat())
-                .setWeightFormat(record.getWeightFormat()).build();
+                .setWeightFormat(record.getWeightFormat()).setLogitsEvery(record.getLogitsEvery())
+                .setLogitsDigests(record.getLogitsCommit() == null ? null : LOGITS).build();
     }
 
     /// Signs the tree as it is now.
@@ -182,7 +203,7 @@ public final class TestLog {
     }
 
     /// @param schema the record's, or one that has the first of its fields
-    private static byte[] wire(SpecificRecord record, Schema schema) {
+    static byte[] wire(SpecificRecord record, Schema schema) {
         ByteArrayOutputStream out = new ByteArrayOutputStream();
         out.writeBytes(new byte[] {0, 0, 0, 0, 12});
         try {

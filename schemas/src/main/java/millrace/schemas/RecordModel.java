@@ -27,6 +27,8 @@ public final class RecordModel extends SpecificData {
             entry(AuditVerdict.getClassSchema(), AuditVerdict.class),
             entry(TenantRef.getClassSchema(), TenantRef.class),
             entry(PreviousLog.getClassSchema(), PreviousLog.class),
+            entry(SuspectRange.getClassSchema(), SuspectRange.class),
+            entry(PruneMark.getClassSchema(), PruneMark.class),
             entry(CheckpointRecord.getClassSchema(), CheckpointRecord.class));
 
     private RecordModel() {

@@ -104,7 +104,7 @@ class SchemaCompatibilityTest {
                             .contains(HexFormat.of().formatHex(Schemas.fingerprint(frozen)))
                             .doesNotHaveDuplicates()));
         }
-        assertThat(Schemas.ATTESTATION.versions()).hasSize(2);
+        assertThat(Schemas.ATTESTATION.versions()).hasSize(3);
         assertThat(Schemas.PROMPT.versions()).as("unchanged since the first").containsExactly(Schemas.PROMPT.schema());
     }
 
