@@ -35,6 +35,7 @@ public final class Engine implements TextEngine {
     private final RequestCheck check;
     private final long kvTokens;
     private final BatchLoop loop;
+    private final IntegrityLedger ledger;
     private final Deque<AutoCloseable> resources;
 
     private Engine(
@@ -43,12 +44,14 @@ public final class Engine implements TextEngine {
             RequestCheck check,
             long kvTokens,
             BatchLoop loop,
+            IntegrityLedger ledger,
             Deque<AutoCloseable> resources) {
         this.card = card;
         this.codec = codec;
         this.check = check;
         this.kvTokens = kvTokens;
         this.loop = loop;
+        this.ledger = ledger;
         this.resources = resources;
     }
 
@@ -114,10 +117,11 @@ public final class Engine implements TextEngine {
             if (config.prefixCache()) {
                 pool.openIndex(String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
             }
+            IntegrityLedger ledger = new IntegrityLedger();
             BatchLoop loop = loop(config, model, weights, pool, backend, codec);
             resources.push(loop);
-            return new Engine(
-                    card, codec, new RequestCheck(model.vocabSize(), maxContext), pool.capacityTokens(), loop, resources);
+            RequestCheck requests = new RequestCheck(model.vocabSize(), maxContext);
+            return new Engine(card, codec, requests, pool.capacityTokens(), loop, ledger, resources);
         }
     }
 
@@ -254,7 +258,23 @@ public final class Engine implements TextEngine {
 
     @Override
     public @Nullable String failure() {
-        return loop.failure();
+        String refusal = ledger.refusal();
+        return refusal == null ? loop.failure() : refusal;
+    }
+
+    @Override
+    public IntegrityState integrity() {
+        return ledger.state();
+    }
+
+    @Override
+    public List<IntegrityEvent> events(long after) {
+        return ledger.events(after);
+    }
+
+    @Override
+    public boolean trusts(GenerationResult result) {
+        return ledger.trusts(result);
     }
 
     @Override
