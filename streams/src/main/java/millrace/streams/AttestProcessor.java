@@ -45,6 +45,7 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
             String cluster,
             ServiceMetrics metrics,
             Clock clock,
+            Ticker ticker,
             SecureRandom random,
             ServiceConfig config) {}
 
@@ -72,7 +73,7 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
         Origin origin = new Origin(
                 shared.originDomain(), shared.cluster(), config.string("topics.audit"), context.taskId().partition(), 0);
         log = AuditLog.open(
-                context.getStateStore(AuditLog.STORE), origin, shared.tail(), shared.patience(),
+                context.getStateStore(AuditLog.STORE), origin, shared.tail(), shared.patience(), shared.ticker(),
                 config.flag("audit.epoch.new"));
         context.schedule(config.duration("audit.checkpoint.interval.ms"), PunctuationType.WALL_CLOCK_TIME, now -> checkpoint());
     }

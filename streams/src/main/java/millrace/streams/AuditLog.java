@@ -45,15 +45,16 @@ final class AuditLog {
     /// @param patience how long a disagreement may last before it counts: commit markers reach the changelog and the
     ///     audit partition at different moments
     static AuditLog open(
-            KeyValueStore<Bytes, byte[]> store, Origin origin, AuditTail tail, Duration patience, boolean newEpoch) {
+            KeyValueStore<Bytes, byte[]> store, Origin origin, AuditTail tail, Duration patience, Ticker ticker,
+            boolean newEpoch) {
         byte[] kept = store.get(KEY);
         AuditLog log = new AuditLog(store, kept == null ? TreeState.start(origin) : TreeState.decode(kept));
-        long giveUpAt = System.nanoTime() + patience.toNanos();
+        long giveUpAt = ticker.nanos() + patience.toNanos();
         Optional<AuditTail.Last> last = tail.last(origin.partition());
         long pauseMs = 50;
-        while (!log.agrees(last) && System.nanoTime() < giveUpAt) {
+        while (!log.agrees(last) && ticker.nanos() < giveUpAt) {
             try {
-                Thread.sleep(pauseMs);
+                ticker.pause(pauseMs);
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
                 throw new DivergedException("interrupted while waiting for the audit topic");

@@ -8,15 +8,17 @@ import org.apache.kafka.streams.processor.api.ProcessorContext;
 final class CommitPace {
     private final ProcessorContext<?, ?> context;
     private final WakeableClients.Poll poll;
+    private final Ticker ticker;
     private final long gapNanos;
     private boolean dirty;
     private long lastNanos;
 
-    CommitPace(ProcessorContext<?, ?> context, WakeableClients.Poll poll, long gapMs) {
+    CommitPace(ProcessorContext<?, ?> context, WakeableClients.Poll poll, Ticker ticker, long gapMs) {
         this.context = context;
         this.poll = poll;
+        this.ticker = ticker;
         this.gapNanos = gapMs * 1_000_000L;
-        this.lastNanos = System.nanoTime() - gapNanos;
+        this.lastNanos = ticker.nanos() - gapNanos;
     }
 
     /// Something was forwarded that a consumer waits for.
@@ -29,7 +31,7 @@ final class CommitPace {
         if (!dirty) {
             return;
         }
-        long now = System.nanoTime();
+        long now = ticker.nanos();
         if (now - lastNanos >= gapNanos) {
             lastNanos = now;
             dirty = false;

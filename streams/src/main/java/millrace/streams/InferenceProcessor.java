@@ -55,6 +55,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             ServiceMetrics metrics,
             Runnable onEngineFailure,
             Clock clock,
+            Ticker ticker,
             ServiceConfig config) {}
 
     private record Work(Source source, Prompt prompt, PreparedPrompt prepared) {}
@@ -119,7 +120,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         pending = context.getStateStore(PENDING_STORE);
         seen = context.getStateStore(SEEN_STORE);
         poll = shared.clients().ofCurrentThread();
-        commits = new CommitPace(context, poll, shared.config().number("commit.gap.ms"));
+        commits = new CommitPace(context, poll, shared.ticker(), shared.config().number("commit.gap.ms"));
         CrashPoints.reach("restore");
         resume();
         context.schedule(EVERY_LOOP, PunctuationType.WALL_CLOCK_TIME, now -> turn());
@@ -150,10 +151,10 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         RecordMetadata at = context.recordMetadata().orElseThrow();
         Source source = new Source(
                 at.topic(), at.partition(), at.offset(), record.timestamp(), record.key(), record.value(), record.headers());
-        long start = System.nanoTime();
+        long start = shared.ticker().nanos();
         admit(source, Stage.NEW);
         turn();
-        shared.metrics().processed(System.nanoTime() - start);
+        shared.metrics().processed(shared.ticker().nanos() - start);
     }
 
     /// Reads, checks and queues one prompt; whatever keeps it from the engine becomes an outcome.
@@ -174,7 +175,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
                 keep(source, false);
             }
             unread.add(new Unread(source, stage == Stage.NEW ? Stage.KEPT : stage));
-            retryUnreadAtNanos = System.nanoTime() + RETRY_UNREAD_NANOS;
+            retryUnreadAtNanos = shared.ticker().nanos() + RETRY_UNREAD_NANOS;
             return;
         }
         Intake.Refusal refusal = intake.checkIdentity(prompt, source);
@@ -206,7 +207,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             }
             inFlight.put(source.offset(), work);
             if (batch.isEmpty()) {
-                batchSinceNanos = System.nanoTime();
+                batchSinceNanos = shared.ticker().nanos();
             }
             batch.add(work);
         } catch (InvalidRequestException e) {
@@ -240,7 +241,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
     }
 
     private void retryUnread() {
-        if (unread.isEmpty() || System.nanoTime() < retryUnreadAtNanos) {
+        if (unread.isEmpty() || shared.ticker().nanos() < retryUnreadAtNanos) {
             return;
         }
         List<Unread> again = new ArrayList<>(unread);
@@ -252,7 +253,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         if (batch.isEmpty()) {
             return;
         }
-        boolean due = batch.size() >= batchSize || System.nanoTime() - batchSinceNanos >= batchWaitNanos;
+        boolean due = batch.size() >= batchSize || shared.ticker().nanos() - batchSinceNanos >= batchWaitNanos;
         if (!due) {
             poll.deadline(batchSinceNanos + batchWaitNanos);
             return;

@@ -115,7 +115,7 @@ public final class InferenceService implements AutoCloseable {
         attest = new AttestProcessor.Shared(
                 new Attestations(card, config, instanceId, signer), new Completions(card), encoders, signer,
                 new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId), LOG_PATIENCE,
-                config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), new SecureRandom(), config);
+                config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), Ticker.SYSTEM, new SecureRandom(), config);
         story.accept("limits: " + config.integer("inflight.max") + " prompts in flight, batch of "
                 + config.integer("engine.max.batch") + ", prompts of at most " + config.integer("intake.max.bytes")
                 + " bytes, at most " + config.integer("intake.max.tokens") + " new tokens, context of " + card.maxContext());
@@ -198,7 +198,7 @@ public final class InferenceService implements AutoCloseable {
         clients = new WakeableClients();
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), clients, metrics,
-                this::engineFailed, Clock.systemUTC(), config);
+                this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config);
         KafkaStreams next = new KafkaStreams(
                 InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients);
         next.setUncaughtExceptionHandler(this::threadFailed);

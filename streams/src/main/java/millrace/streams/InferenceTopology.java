@@ -20,9 +20,14 @@ final class InferenceTopology {
     private InferenceTopology() {}
 
     static Topology build(ServiceConfig config, InferenceProcessor.Shared inference, AttestProcessor.Shared attest) {
+        return addTo(new Topology(), config, inference, attest);
+    }
+
+    /// Builds on a topology that has nothing in it yet.
+    static Topology addTo(
+            Topology topology, ServiceConfig config, InferenceProcessor.Shared inference, AttestProcessor.Shared attest) {
         ByteArrayDeserializer in = new ByteArrayDeserializer();
         ByteArraySerializer key = new ByteArraySerializer();
-        Topology topology = new Topology();
         topology.addSource(SOURCE, in, in, config.string("topics.prompts"));
         topology.addProcessor(INFERENCE, () -> new InferenceProcessor(inference), SOURCE);
         topology.addProcessor(ATTEST, () -> new AttestProcessor(attest), INFERENCE);

@@ -42,7 +42,7 @@ class AuditLogTest {
     }
 
     private AuditLog open(AuditTail tail, boolean newEpoch) {
-        return AuditLog.open(store, ORIGIN, tail, SHORT, newEpoch);
+        return AuditLog.open(store, ORIGIN, tail, SHORT, Ticker.SYSTEM, newEpoch);
     }
 
     /// A log of three leaves whose state was saved after the first `saved` of them.
@@ -76,7 +76,7 @@ class AuditLogTest {
         write(3);
         int[] reads = {0};
         AuditTail late = partition -> reads[0]++ < 2 ? tail(1).last(partition) : tail(2).last(partition);
-        assertThat(AuditLog.open(store, ORIGIN, late, Duration.ofSeconds(20), false).state().size()).isEqualTo(3);
+        assertThat(AuditLog.open(store, ORIGIN, late, Duration.ofSeconds(20), Ticker.SYSTEM, false).state().size()).isEqualTo(3);
         assertThat(reads[0]).isEqualTo(3);
     }
 

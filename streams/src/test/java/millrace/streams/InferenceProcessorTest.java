@@ -87,7 +87,7 @@ class InferenceProcessorTest {
         ServiceConfig config = ServiceConfig.of(Map.of("inflight.max", "4"));
         return new InferenceProcessor(new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new WakeableClients(),
-                new ServiceMetrics(new SimpleMeterRegistry()), () -> {}, clock, config));
+                new ServiceMetrics(new SimpleMeterRegistry()), () -> {}, clock, Ticker.SYSTEM, config));
     }
 
     /// What a crash leaves: the stores.

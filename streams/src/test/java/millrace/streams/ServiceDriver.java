@@ -88,10 +88,10 @@ final class ServiceDriver implements AutoCloseable {
         ServiceMetrics metrics = new ServiceMetrics(meters);
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new WakeableClients(), metrics,
-                () -> engineFailures++, clock, config);
+                () -> engineFailures++, clock, Ticker.SYSTEM, config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 new Attestations(engine.card(), config, "instance-1", signer), new Completions(engine.card()), encoders, signer,
-                tail, patience, "millrace.test", "cluster-1", metrics, clock, new SecureRandom(), config);
+                tail, patience, "millrace.test", "cluster-1", metrics, clock, Ticker.SYSTEM, new SecureRandom(), config);
         Properties properties = new Properties();
         properties.put("application.id", "driver-" + UUID.randomUUID());
         properties.put("state.dir", directory.toString());
