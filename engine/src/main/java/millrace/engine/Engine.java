@@ -7,6 +7,7 @@ import java.util.Set;
 import millrace.engine.batch.BatchLoop;
 import millrace.engine.batch.StepClock;
 import millrace.engine.batch.Vocabulary;
+import millrace.engine.batch.WeightWatch;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kv.PagePool;
 import millrace.engine.model.ModelConfig;
@@ -118,7 +119,7 @@ public final class Engine implements TextEngine {
                 pool.openIndex(String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
             }
             IntegrityLedger ledger = new IntegrityLedger();
-            BatchLoop loop = loop(config, model, weights, pool, backend, codec);
+            BatchLoop loop = loop(config, model, weights, pool, backend, codec, ledger);
             resources.push(loop);
             RequestCheck requests = new RequestCheck(model.vocabSize(), maxContext);
             return new Engine(card, codec, requests, pool.capacityTokens(), loop, ledger, resources);
@@ -167,7 +168,8 @@ public final class Engine implements TextEngine {
             ModelWeights weights,
             PagePool pool,
             Backend backend,
-            TextCodec codec) {
+            TextCodec codec,
+            IntegrityLedger ledger) {
         Transformer transformer =
                 new Transformer(model, weights, pool, backend.kernels(), rows(config), logitRows(config));
         List<Integer> stopTokens = ModelInspection.stopTokenIds(model, codec.tokenizer());
@@ -176,7 +178,9 @@ public final class Engine implements TextEngine {
                 pool,
                 new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
-                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs()));
+                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs()),
+                ledger,
+                WeightWatch.NONE);
     }
 
     private static int rows(EngineConfig config) {
@@ -258,8 +262,7 @@ public final class Engine implements TextEngine {
 
     @Override
     public @Nullable String failure() {
-        String refusal = ledger.refusal();
-        return refusal == null ? loop.failure() : refusal;
+        return loop.failure();
     }
 
     @Override

@@ -133,6 +133,17 @@ public final class IntegrityLedger {
         }
     }
 
+    /// The first step of all doubts that have not ended, [IntegrityEvent#NO_STEP] where there is none.
+    public synchronized long doubtedFrom() {
+        long from = IntegrityEvent.NO_STEP;
+        for (Doubt doubt : doubts) {
+            if (doubt.through == Long.MAX_VALUE) {
+                from = Math.min(from, doubt.from);
+            }
+        }
+        return from;
+    }
+
     /// Whether no doubt covers the step that gave the result its last token.
     public synchronized boolean trusts(GenerationResult result) {
         long last = result.transcript().lastStep();

@@ -6,6 +6,8 @@ import java.util.concurrent.locks.LockSupport;
 import millrace.engine.EngineStats;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
+import millrace.engine.IntegrityEvent;
+import millrace.engine.IntegrityLedger;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.ScoreListener;
 import millrace.engine.kv.PagePool;
@@ -21,7 +23,13 @@ import org.jspecify.annotations.Nullable;
 public final class BatchLoop implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger(BatchLoop.class.getName());
     private static final String FAILED = "ENGINE_FAILED";
+    private static final String DOUBTED = "ENGINE_DOUBT";
+    private static final String DOUBTED_MESSAGE = "engine: weights were found damaged while this was computed, and logits that "
+            + "were handed out cannot be taken back; submit it again";
     private static final String THREAD = "millrace-engine";
+
+    /// How long the thread sleeps while nothing may be started.
+    private static final long HELD_NANOS = 1_000_000;
 
     private final Scheduler scheduler;
     private final StepModel model;
@@ -29,6 +37,8 @@ public final class BatchLoop implements AutoCloseable {
     private final Vocabulary vocabulary;
     private final Sampler sampler;
     private final StepClock clock;
+    private final IntegrityLedger ledger;
+    private final WeightWatch watch;
     private final ConcurrentLinkedQueue<Sequence> inbox = new ConcurrentLinkedQueue<>();
     private final AtomicInteger load = new AtomicInteger();
     private final Thread thread;
@@ -36,13 +46,22 @@ public final class BatchLoop implements AutoCloseable {
     private volatile @Nullable String failure;
 
     /// Starts the thread.
-    public BatchLoop(StepModel model, PagePool pool, Vocabulary vocabulary, StepClock clock, Limits limits) {
+    public BatchLoop(
+            StepModel model,
+            PagePool pool,
+            Vocabulary vocabulary,
+            StepClock clock,
+            Limits limits,
+            IntegrityLedger ledger,
+            WeightWatch watch) {
         this.model = model;
+        this.watch = watch;
+        this.ledger = ledger;
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());
         this.pool = pool;
-        scheduler = new Scheduler(model, pool, clock, limits);
+        scheduler = new Scheduler(model, pool, clock, limits, ledger, watch);
         thread = Thread.ofPlatform().daemon().name(THREAD).unstarted(this::run);
         thread.start();
     }
@@ -88,6 +107,11 @@ public final class BatchLoop implements AutoCloseable {
         };
     }
 
+    /// Makes the thread look around, should it sleep.
+    public void wake() {
+        LockSupport.unpark(thread);
+    }
+
     /// Submitted and not yet ended.
     public int load() {
         return load.get();
@@ -108,24 +132,45 @@ public final class BatchLoop implements AutoCloseable {
 
     /// Why the loop takes no more work, or null.
     public @Nullable String failure() {
-        return failure;
+        String reason = failure;
+        return reason == null ? ledger.refusal() : reason;
     }
 
     private void run() {
         while (!closed) {
             drainInbox();
+            repairWeights();
             if (scheduler.idle()) {
-                if (inbox.isEmpty() && !closed) {
+                if (inbox.isEmpty() && !watch.damaged() && !closed) {
                     LockSupport.park(this);
                 }
                 continue;
             }
-            String reason = failure;
+            String reason = failure();
             if (reason == null) {
                 step();
             } else {
                 scheduler.failAll(FAILED, reason);
             }
+        }
+    }
+
+    /// Has damaged weights repaired; everything under way is then computed again as far as it came of steps in doubt. The
+    /// bits are those of a run without the fault.
+    private void repairWeights() {
+        if (failure() != null || !watch.damaged()) {
+            return;
+        }
+        try {
+            long from = ledger.doubtedFrom();
+            String reason = watch.repair();
+            if (reason != null) {
+                ledger.refuse(reason);
+            } else {
+                scheduler.distrust(from == IntegrityEvent.NO_STEP ? 1 : from, DOUBTED, DOUBTED_MESSAGE);
+            }
+        } catch (RuntimeException | Error e) {
+            fail("a repair", e);
         }
     }
 
@@ -137,14 +182,20 @@ public final class BatchLoop implements AutoCloseable {
 
     private void step() {
         try {
-            scheduler.step();
+            if (!scheduler.step() && !ledger.admitting()) {
+                LockSupport.parkNanos(this, HELD_NANOS);
+            }
         } catch (RuntimeException | Error e) {
-            // Caught once, here, at the bottom of the thread: nobody else could tell those who wait.
-            String reason = "engine: a step failed with " + e + "; restart the process, and report this if it returns";
-            failure = reason;
-            LOG.log(System.Logger.Level.ERROR, reason, e);
-            scheduler.failAll(FAILED, reason);
+            fail("a step", e);
         }
+    }
+
+    // At the bottom of the thread: nobody else could tell those who wait.
+    private void fail(String what, Throwable e) {
+        String reason = "engine: " + what + " failed with " + e + "; restart the process, and report this if it returns";
+        failure = reason;
+        LOG.log(System.Logger.Level.ERROR, reason, e);
+        scheduler.failAll(FAILED, reason);
     }
 
     /// Stops the thread after the step it is in and waits for it. What has not ended gets no event.

@@ -21,11 +21,11 @@ final class GenerationWork implements Work {
     private final GenerationRequest request;
     private final Sampler sampler;
     private final Vocabulary vocabulary;
-    private final IncrementalDecoder decoder;
-    private final StopStrings text;
     private final GenerationListener listener;
     private final StepClock clock;
     private final Runnable onEnd;
+    private IncrementalDecoder decoder;
+    private StopStrings text;
 
     /// @param onEnd run before the listener hears of the end
     GenerationWork(
@@ -72,6 +72,20 @@ final class GenerationWork implements Work {
         return sequence.generated() == request.maxNewTokens() ? Outcome.LENGTH : Outcome.CONTINUE;
     }
 
+    /// Reads the tokens that are left from the beginning; the listener hears their text as one delta.
+    @Override
+    public boolean restart(Sequence sequence) {
+        decoder = new IncrementalDecoder(vocabulary.tokenizer());
+        text = new StopStrings(request.stop());
+        call(sequence, GenerationListener::onRestart);
+        StringBuilder heard = new StringBuilder();
+        for (int i = sequence.promptLength; i < sequence.length(); i++) {
+            heard.append(text.append(decoder.append(sequence.tokens()[i])));
+        }
+        emit(sequence, heard.toString());
+        return true;
+    }
+
     @Override
     public void end(Sequence sequence, FinishReason reason, @Nullable String errorCode, @Nullable String errorMessage) {
         emit(sequence, text.append(decoder.flush()));
@@ -88,7 +102,7 @@ final class GenerationWork implements Work {
                         sequence.maxBatch,
                         sequence.numericGuard,
                         sequence.recomputedSteps,
-                        0,
+                        sequence.lastStep(),
                         0,
                         0,
                         0,

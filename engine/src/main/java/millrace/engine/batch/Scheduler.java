@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.PriorityQueue;
 import java.util.concurrent.TimeUnit;
 import millrace.engine.FinishReason;
+import millrace.engine.IntegrityLedger;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PageTable;
 import org.jspecify.annotations.Nullable;
@@ -42,6 +43,8 @@ final class Scheduler {
     private final StepModel model;
     private final PagePool pool;
     private final StepClock clock;
+    private final IntegrityLedger ledger;
+    private final WeightWatch watch;
     private final int maxBatch;
     private final int prefillChunk;
     private final int maxLogitRows;
@@ -58,7 +61,7 @@ final class Scheduler {
     private volatile long steps;
     private volatile long preemptions;
 
-    Scheduler(StepModel model, PagePool pool, StepClock clock, BatchLoop.Limits limits) {
+    Scheduler(StepModel model, PagePool pool, StepClock clock, BatchLoop.Limits limits, IntegrityLedger ledger, WeightWatch watch) {
         maxBatch = limits.maxBatch();
         prefillChunk = limits.prefillChunk();
         maxLogitRows = limits.maxLogitRows();
@@ -70,6 +73,8 @@ final class Scheduler {
         this.model = model;
         this.pool = pool;
         this.clock = clock;
+        this.ledger = ledger;
+        this.watch = watch;
         plan = new StepPlan(maxBatch, maxBatch + prefillChunk);
         planned = new Sequence[maxBatch];
     }
@@ -97,16 +102,58 @@ final class Scheduler {
         return preemptions;
     }
 
-    /// Runs one step; does nothing when idle.
-    void step() {
+    /// Runs one step, if there is anything to compute. What a step gives while weights are known to be damaged is dropped.
+    ///
+    /// @return whether there was
+    boolean step() {
         expire();
-        admit();
-        fillPlan();
-        if (plan.segmentCount() > 0) {
-            model.forward(plan);
-            countStep();
-            deliver();
+        if (ledger.admitting()) {
+            admit();
         }
+        fillPlan();
+        if (plan.segmentCount() == 0 || watch.damaged()) {
+            return false;
+        }
+        ledger.beginStep(steps + 1);
+        model.forward(plan);
+        countStep();
+        if (watch.damaged()) {
+            return false;
+        }
+        deliver();
+        return true;
+    }
+
+    /// Takes back all that came of steps from this one on: tokens are dropped, every page is given up, and whoever is not
+    /// done is computed again. What cannot be taken back fails.
+    ///
+    /// @param errorCode of those that fail
+    void distrust(long fromStep, String errorCode, String errorMessage) {
+        List<Sequence> all = new ArrayList<>(running);
+        all.addAll(waiting);
+        running.clear();
+        waiting.clear();
+        if (pool.index() != null) {
+            pool.index().clear();
+        }
+        for (Sequence sequence : all) {
+            computeAgain(sequence, fromStep - 1, errorCode, errorMessage);
+        }
+    }
+
+    /// Of a sequence that neither runs nor waits: keeps what came of steps up to this one and lets the rest be computed
+    /// again.
+    private void computeAgain(Sequence sequence, long lastGoodStep, String errorCode, String errorMessage) {
+        boolean taken = sequence.tookFrom(lastGoodStep);
+        sequence.rewind();
+        if (taken) {
+            sequence.dropAfter(lastGoodStep);
+            if (!sequence.work.restart(sequence)) {
+                end(sequence, FinishReason.FAILED, errorCode, errorMessage);
+                return;
+            }
+        }
+        waiting.add(sequence);
     }
 
     /// Ends everything with `FAILED` and empties the prefix index.
@@ -310,6 +357,7 @@ final class Scheduler {
             int rows = plan.rows(s);
             sequence.computed += rows;
             sequence.steps++;
+            sequence.step = steps;
             sequence.maxBatch = Math.max(sequence.maxBatch, segments);
             int first = switch (plan.wanted(s)) {
                 case NONE -> rows;
@@ -323,6 +371,9 @@ final class Scheduler {
     }
 
     private void deliver(Sequence sequence, int position, int rows, float[] logits, int row) {
+        if (rows > 0) {
+            sequence.lastDelivery = sequence.step;
+        }
         for (int i = 0; i < rows; i++) {
             Work.Outcome outcome = sequence.work.accept(sequence, position + i, logits, (row + i) * model.vocabSize());
             switch (outcome) {

@@ -13,6 +13,7 @@ final class ScoringWork implements Work {
     private final int vocabSize;
     private final ScoreListener listener;
     private final Runnable onEnd;
+    private boolean heard;
 
     /// @param onEnd run before the listener hears of the end
     ScoringWork(boolean all, int vocabSize, ScoreListener listener, Runnable onEnd) {
@@ -32,6 +33,7 @@ final class ScoringWork implements Work {
         if (!Sampler.finite(logits, offset, vocabSize)) {
             return Outcome.NOT_FINITE;
         }
+        heard = true;
         try {
             listener.onLogits(position, logits, offset);
         } catch (RuntimeException e) {
@@ -39,6 +41,12 @@ final class ScoringWork implements Work {
             sequence.cancel();
         }
         return position == sequence.length() - 1 ? Outcome.LENGTH : Outcome.CONTINUE;
+    }
+
+    /// Logits that were handed out cannot be taken back.
+    @Override
+    public boolean restart(Sequence sequence) {
+        return !heard;
     }
 
     @Override

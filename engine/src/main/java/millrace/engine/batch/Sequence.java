@@ -24,7 +24,14 @@ final class Sequence {
     final int promptLength;
     final PrefixKey prefix;
     private final int[] tokens;
+
+    /// The step that gave each generated token.
+    private final long[] tokenSteps;
+
     private int length;
+
+    /// The step that is being delivered; set by the scheduler.
+    long step;
 
     /// Order of submission, set by the scheduler.
     long ticket;
@@ -37,6 +44,9 @@ final class Sequence {
 
     /// Positions whose logits have been delivered, for work that wants all.
     int delivered;
+
+    /// The last step that gave it logits.
+    long lastDelivery;
 
     @Nullable PageTable pages;
 
@@ -74,6 +84,7 @@ final class Sequence {
         prefix = new PrefixKey(cacheSalt);
         promptLength = prompt.length;
         tokens = java.util.Arrays.copyOf(prompt, prompt.length + maxNewTokens);
+        tokenSteps = new long[maxNewTokens];
         length = prompt.length;
     }
 
@@ -102,7 +113,32 @@ final class Sequence {
     }
 
     void append(int token) {
+        tokenSteps[generated()] = step;
         tokens[length++] = token;
+    }
+
+    /// The step that gave the last token; 0 without one.
+    long lastStep() {
+        return generated() == 0 ? 0 : tokenSteps[generated() - 1];
+    }
+
+    /// Whether something was made of steps after this one.
+    boolean tookFrom(long lastGoodStep) {
+        return lastDelivery > lastGoodStep;
+    }
+
+    /// Drops the generated tokens that came after this step: they are in doubt.
+    void dropAfter(long lastGoodStep) {
+        int kept = generated();
+        while (kept > 0 && tokenSteps[kept - 1] > lastGoodStep) {
+            kept--;
+        }
+        length = promptLength + kept;
+        prefix.keep(length);
+        lastDelivery = Math.min(lastDelivery, lastGoodStep);
+        if (kept == 0) {
+            firstTokenNanos = -1;
+        }
     }
 
     /// The reason to end it that does not come from its tokens, or null.

@@ -7,9 +7,12 @@ import org.jspecify.annotations.Nullable;
 /// ```
 ///  [#damaged] turns true  ─▶  no step begins, nothing of the one in progress is delivered, nothing is admitted
 ///  [#repair], on the loop's thread, between two steps
-///     null:   every page is forgotten, what runs is computed again from its prompt, the golden prompt runs first
+///     null:   every page is forgotten, what came of steps in doubt is computed again, the golden prompt runs first
 ///     reason: everything ends as failed
 /// ```
+///
+/// Which steps are in doubt the ledger says: whoever finds damage opens a [millrace.engine.IntegrityLedger.Doubt] before
+/// [#damaged] turns true, and ends it in [#repair]. Without an open doubt all steps are.
 public interface WeightWatch {
     /// Nobody does.
     WeightWatch NONE = new WeightWatch() {
@@ -27,6 +30,10 @@ public interface WeightWatch {
     /// Whether damage is known that is not repaired. May turn true at any time, on another thread, which then wakes
     /// the loop; turns false in [#repair] only.
     boolean damaged();
+
+    /// Looks at every resident block now, on the loop's thread; [#damaged] says afterwards what came of it. Called when
+    /// other checks have found numbers that cannot be.
+    default void verifyNow() {}
 
     /// Repairs what is damaged; called while [#damaged].
     ///

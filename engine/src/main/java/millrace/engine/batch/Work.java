@@ -13,6 +13,12 @@ interface Work {
     /// Takes the logits of one position, `logits[offset … offset + vocabSize)`, valid during the call.
     Outcome accept(Sequence sequence, int position, float[] logits, int offset);
 
+    /// Tokens were dropped from the end of the sequence, or positions are to be delivered again: what was made of them so
+    /// far is void.
+    ///
+    /// @return false if that cannot be taken back; the sequence then fails
+    boolean restart(Sequence sequence);
+
     /// The sequence has ended, for a reason that is not the work's own if `outcome` of [#accept] was not `DONE`.
     void end(Sequence sequence, FinishReason reason, @Nullable String errorCode, @Nullable String errorMessage);
 

@@ -3,7 +3,7 @@ package millrace.engine.kv;
 import java.util.Arrays;
 
 /// The names of one sequence's full pages in a [PrefixIndex], computed as far as they were asked for. It outlives a
-/// preemption, as tokens are only ever appended. Used by one thread at a time.
+/// preemption. Used by one thread at a time.
 public final class PrefixKey {
     private final String salt;
     private long[] chain = new long[0];
@@ -18,6 +18,11 @@ public final class PrefixKey {
 
     String salt() {
         return salt;
+    }
+
+    /// The tokens behind the first `length` have changed: forgets the names that depend on them.
+    public void keep(int length) {
+        pages = Math.min(pages, length / PrefixIndex.TOKENS);
     }
 
     /// Computes the names up to that of the page.

@@ -15,6 +15,7 @@ import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
@@ -30,8 +31,75 @@ class BatchLoopTest {
 
     private final FakeModel model = new FakeModel(8);
     private final PagePool pool = new PagePool(LAYOUT, 100 * LAYOUT.pageBytes());
+    private final IntegrityLedger ledger = new IntegrityLedger();
+    private final FakeWatch watch = new FakeWatch();
     private final BatchLoop loop = new BatchLoop(
-            model, pool, new Vocabulary(new FakeTokenizer(), Set.of()), StepClock.system(), new BatchLoop.Limits(4, 16, 8, 2_000));
+            model, pool, new Vocabulary(new FakeTokenizer(), Set.of()), StepClock.system(),
+            new BatchLoop.Limits(4, 16, 8, 2_000), ledger, watch);
+
+    @Test
+    void damagedWeightsAreRepairedBetweenStepsAndWhatIsInDoubtIsComputedAgain() throws Exception {
+        List<CompletableFuture<GenerationResult>> ends = new ArrayList<>();
+        for (int i = 0; i < 6; i++) {
+            var end = new CompletableFuture<GenerationResult>();
+            loop.generate(prompt(i, 900), end::complete);
+            ends.add(end);
+        }
+        while (ledger.step() < 20) {
+            Thread.onSpinWait();
+        }
+        var thread = new CompletableFuture<String>();
+        IntegrityLedger.Doubt doubt = ledger.doubt(7);
+        watch.onRepair = () -> {
+            thread.complete(Thread.currentThread().getName() + " " + ledger.step());
+            doubt.end();
+        };
+        watch.damaged = true;
+        loop.wake();
+        String[] repaired = thread.get(20, TimeUnit.SECONDS).split(" ");
+        assertThat(repaired[0]).isEqualTo("millrace-engine");
+        for (int i = 0; i < 6; i++) {
+            GenerationResult result = ends.get(i).get(20, TimeUnit.SECONDS);
+            var undisturbed = new CompletableFuture<GenerationResult>();
+            loop.generate(prompt(i, 900), undisturbed::complete);
+            assertThat(result.tokenIds()).isEqualTo(undisturbed.get(20, TimeUnit.SECONDS).tokenIds());
+            assertThat(result.transcript().lastStep()).isGreaterThan(Long.parseLong(repaired[1]));
+            assertThat(ledger.trusts(result)).isTrue();
+        }
+    }
+
+    @Test
+    void idleWeightsAreRepairedToo() throws Exception {
+        var repaired = new CountDownLatch(1);
+        watch.onRepair = repaired::countDown;
+        watch.damaged = true;
+        loop.wake();
+        assertThat(repaired.await(20, TimeUnit.SECONDS)).isTrue();
+    }
+
+    @Test
+    void aRefusalEndsEverythingUnderWayAndAllThatComes() throws Exception {
+        var end = new CompletableFuture<GenerationResult>();
+        loop.generate(prompt(1, 900), end::complete);
+        watch.refusal = "weights: damaged twice";
+        watch.damaged = true;
+        loop.wake();
+        GenerationResult result = end.get(20, TimeUnit.SECONDS);
+        assertThat(result.errorCode()).isEqualTo("ENGINE_FAILED");
+        assertThat(result.errorMessage()).isEqualTo("weights: damaged twice");
+        assertThat(loop.failure()).isEqualTo("weights: damaged twice");
+    }
+
+    @Test
+    void nothingIsStartedWhileSomebodyHoldsIt() throws Exception {
+        ledger.hold(this);
+        var end = new CompletableFuture<GenerationResult>();
+        loop.generate(prompt(1, 5), end::complete);
+        Thread.sleep(50);
+        assertThat(end).isNotDone();
+        ledger.release(this);
+        assertThat(end.get(20, TimeUnit.SECONDS).reason()).isEqualTo(FinishReason.LENGTH);
+    }
 
     @AfterEach
     void close() {

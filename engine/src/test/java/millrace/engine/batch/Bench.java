@@ -10,6 +10,7 @@ import java.util.SplittableRandom;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
@@ -27,6 +28,8 @@ final class Bench implements AutoCloseable {
     final PagePool pool;
     final Scheduler scheduler;
     final Clock clock = new Clock();
+    final FakeWatch watch = new FakeWatch();
+    final IntegrityLedger ledger = new IntegrityLedger(() -> clock.epochMs);
     final List<String> order = new ArrayList<>();
     private final Sampler sampler = new Sampler(FakeModel.VOCAB);
     private final Vocabulary vocabulary = new Vocabulary(new FakeTokenizer(), Set.of(FakeTokenizer.END));
@@ -37,7 +40,8 @@ final class Bench implements AutoCloseable {
         if (sharing) {
             pool.openIndex("fake");
         }
-        scheduler = new Scheduler(model, pool, clock, new BatchLoop.Limits(maxBatch, chunk, maxBatch + 2, agingMs));
+        scheduler = new Scheduler(
+                model, pool, clock, new BatchLoop.Limits(maxBatch, chunk, maxBatch + 2, agingMs), ledger, watch);
     }
 
     Bench(int maxBatch, int chunk, int pages) {
@@ -64,6 +68,11 @@ final class Bench implements AutoCloseable {
         @Override
         public void onDelta(String text) {
             deltas.append(text);
+        }
+
+        @Override
+        public void onRestart() {
+            deltas.setLength(0);
         }
 
         @Override

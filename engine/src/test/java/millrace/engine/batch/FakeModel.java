@@ -46,6 +46,9 @@ final class FakeModel implements StepModel {
     /// Whether the logits of a step (by number) are spoilt.
     IntPredicate spoilt = step -> false;
 
+    /// Whether the logits of a step (by number) are finite and wrong.
+    IntPredicate shifted = step -> false;
+
     Runnable beforeStep = () -> {};
 
     FakeModel(int maxLogitRows) {
@@ -127,6 +130,11 @@ final class FakeModel implements StepModel {
         fillLogits(tokens, logits, offset);
         if (spoil) {
             logits[offset + 3] = Float.NaN;
+        }
+        if (shifted.test(stepCount)) {
+            float first = logits[offset];
+            System.arraycopy(logits, offset + 1, logits, offset, VOCAB - 1);
+            logits[offset + VOCAB - 1] = first;
         }
     }
 

@@ -10,6 +10,7 @@ import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
@@ -43,7 +44,8 @@ class SchedulerChurnTest {
         List<Ends> all = new ArrayList<>();
         try (var pool = new PagePool(LAYOUT, pages * LAYOUT.pageBytes())) {
             var scheduler = new Scheduler(
-                    model, pool, clock, new BatchLoop.Limits(batch, 1 + random.nextInt(30), batch + 3, random.nextInt(3)));
+                    model, pool, clock, new BatchLoop.Limits(batch, 1 + random.nextInt(30), batch + 3, random.nextInt(3)),
+                    new IntegrityLedger(), WeightWatch.NONE);
             var sampler = new Sampler(FakeModel.VOCAB);
             List<Sequence> sequences = new ArrayList<>();
             for (int step = 0; step < 400 || !scheduler.idle(); step++) {
