@@ -49,18 +49,20 @@ final class NoteKeyFile {
         }
     }
 
-    static NoteSigner loadOrCreate(Path file, String name, SecureRandom random) throws IOException {
+    static NoteSigner loadOrCreate(Path file, String name, NoteKey.Kind kind, SecureRandom random)
+            throws IOException {
         try {
             return load(file);
         } catch (NoSuchFileException absent) {
-            return create(file, name, random);
+            return create(file, name, kind, random);
         }
     }
 
     /// Writes a whole file under another name, then links it to its own: nobody ever reads half a key, and of two
     /// processes that start together one creates and the other loads.
-    private static NoteSigner create(Path file, String name, SecureRandom random) throws IOException {
-        NoteSigner signer = NoteSigner.generate(name, random);
+    private static NoteSigner create(Path file, String name, NoteKey.Kind kind, SecureRandom random)
+            throws IOException {
+        NoteSigner signer = NoteSigner.generate(name, kind, random);
         Path directory = file.toAbsolutePath().getParent();
         Files.createDirectories(directory);
         FileAttribute<?>[] mode = isPosix(directory)

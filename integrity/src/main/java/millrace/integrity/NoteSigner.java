@@ -15,8 +15,8 @@ import java.security.Signature;
 import java.security.spec.NamedParameterSpec;
 import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.Arrays;
-import java.util.Base64;
 import java.util.HexFormat;
+import java.util.Locale;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 import millrace.schemas.TenantRef;
@@ -30,7 +30,7 @@ public final class NoteSigner implements NoteKey {
     private final byte[] seed;
     private final PrivateKey key;
 
-    private NoteSigner(String name, byte[] seed) {
+    private NoteSigner(String name, Kind kind, byte[] seed) {
         if (!NoteKey.isName(name)) {
             throw new IntegrityException("NOTE_KEY",
                     "key: name: expected 1 to 512 characters without spaces and +, got \"%s\""
@@ -40,20 +40,24 @@ public final class NoteSigner implements NoteKey {
         try {
             byte[] encoded = ByteBuffer.allocate(48).put(PKCS8_PREFIX).put(seed).array();
             this.key = KeyFactory.getInstance("Ed25519").generatePrivate(new PKCS8EncodedKeySpec(encoded));
-            this.verifier = NoteVerifier.of(name, publicKey(seed));
+            this.verifier = NoteVerifier.of(name, kind, publicKey(seed));
         } catch (GeneralSecurityException e) {
             throw new IllegalStateException("Ed25519 is part of this Java platform", e);
         }
     }
 
-    /// A fresh key.
+    /// A fresh key of a log.
     public static NoteSigner generate(String name, SecureRandom random) {
-        byte[] seed = new byte[32];
-        random.nextBytes(seed);
-        return new NoteSigner(name, seed);
+        return generate(name, Kind.LOG, random);
     }
 
-    /// Reads `PRIVATE+KEY+name+id+base64(0x01 || seed)`.
+    public static NoteSigner generate(String name, Kind kind, SecureRandom random) {
+        byte[] seed = new byte[32];
+        random.nextBytes(seed);
+        return new NoteSigner(name, kind, seed);
+    }
+
+    /// Reads `PRIVATE+KEY+name+id+base64(kind || seed)`.
     ///
     /// @throws IntegrityException code `NOTE_KEY` if the text is not that, or the id is not the key's
     public static NoteSigner parse(String text) {
@@ -62,7 +66,7 @@ public final class NoteSigner implements NoteKey {
             throw new IntegrityException("NOTE_KEY", "key: expected a text that begins with " + PREFIX);
         }
         Parts parts = Parts.parse(stripped.substring(PREFIX.length()), PREFIX + "name+id+base64");
-        NoteSigner signer = new NoteSigner(parts.name(), parts.key());
+        NoteSigner signer = new NoteSigner(parts.name(), parts.kind(), parts.key());
         if (signer.keyId() != parts.keyId()) {
             throw new IntegrityException("NOTE_KEY", "key %s: id: expected %08x, got %08x"
                     .formatted(Shown.text(parts.name()), signer.keyId(), parts.keyId()));
@@ -79,7 +83,12 @@ public final class NoteSigner implements NoteKey {
     ///
     /// @param name of the key that is made; an existing key keeps its own
     public static NoteSigner loadOrCreate(Path file, String name, SecureRandom random) throws IOException {
-        return NoteKeyFile.loadOrCreate(file, name, random);
+        return loadOrCreate(file, name, Kind.LOG, random);
+    }
+
+    /// @param kind of the key that is made; an existing key keeps its own
+    public static NoteSigner loadOrCreate(Path file, String name, Kind kind, SecureRandom random) throws IOException {
+        return NoteKeyFile.loadOrCreate(file, name, kind, random);
     }
 
     /// The 32-byte public key of a seed. The platform derives one only while it generates a pair, so the generator is
@@ -111,8 +120,38 @@ public final class NoteSigner implements NoteKey {
         }
     }
 
-    /// 64 bytes; deterministic, as Ed25519 is.
-    public byte[] sign(byte[] message) {
+    /// The signature of a log's key over the text of a note: 64 bytes; deterministic, as Ed25519 is.
+    ///
+    /// @throws IntegrityException code `NOTE_KEY_KIND` for a witness's key, which states a time with each signature
+    public byte[] sign(byte[] text) {
+        requireKind(Kind.LOG);
+        return signature(text);
+    }
+
+    /// The signature of a witness's key over the text of a checkpoint: the time as 8 bytes big-endian, and 64 bytes.
+    ///
+    /// @param seconds since the epoch, UTC, when the witness saw it
+    public byte[] cosign(byte[] text, long seconds) {
+        requireKind(Kind.WITNESS);
+        if (seconds < 0) {
+            throw new IllegalArgumentException("cosign: expected a time since 1970, got " + seconds);
+        }
+        return ByteBuffer.allocate(NoteVerifier.COSIGNATURE_BYTES).putLong(seconds)
+                .put(signature(NoteVerifier.cosigned(seconds, text))).array();
+    }
+
+    private void requireKind(Kind kind) {
+        if (kind() != kind) {
+            throw new IntegrityException("NOTE_KEY_KIND", "key %s: expected the key of a %s, got that of a %s; make one with audit keygen%s"
+                    .formatted(label(), word(kind), word(kind()), kind == Kind.WITNESS ? " --witness" : ""));
+        }
+    }
+
+    private static String word(Kind kind) {
+        return kind.name().toLowerCase(Locale.ROOT);
+    }
+
+    private byte[] signature(byte[] message) {
         try {
             Signature ed25519 = Signature.getInstance("Ed25519");
             ed25519.initSign(key);
@@ -163,6 +202,11 @@ public final class NoteSigner implements NoteKey {
     }
 
     @Override
+    public Kind kind() {
+        return verifier.kind();
+    }
+
+    @Override
     public int keyId() {
         return verifier.keyId();
     }
@@ -174,8 +218,7 @@ public final class NoteSigner implements NoteKey {
 
     /// The secret as text, for the key file alone.
     String secretText() {
-        byte[] blob = ByteBuffer.allocate(33).put(Parts.ED25519).put(seed).array();
-        return "%s%s+%08x+%s".formatted(PREFIX, name(), keyId(), Base64.getEncoder().encodeToString(blob));
+        return PREFIX + Parts.text(name(), keyId(), kind(), seed);
     }
 
     @Override

@@ -35,6 +35,10 @@ public record SignedNote(String text, List<Signature> signatures) {
             return signature.clone();
         }
 
+        boolean isOf(NoteKey key) {
+            return key.keyId() == keyId && key.name().equals(keyName);
+        }
+
         @Override
         public boolean equals(@Nullable Object other) {
             return other instanceof Signature that && keyName.equals(that.keyName) && keyId == that.keyId
@@ -65,6 +69,22 @@ public record SignedNote(String text, List<Signature> signatures) {
         return new SignedNote(text, Arrays.stream(keys)
                 .map(key -> new Signature(key.name(), key.keyId(), key.sign(message)))
                 .toList());
+    }
+
+    /// The note with a witness's signature after all others; an earlier one of the same key gives way.
+    ///
+    /// @param seconds since the epoch, UTC, when the witness saw it
+    public SignedNote cosign(NoteSigner witness, long seconds) {
+        List<Signature> all = new ArrayList<>(signatures);
+        all.removeIf(line -> line.isOf(witness));
+        all.add(new Signature(witness.name(), witness.keyId(),
+                witness.cosign(text.getBytes(StandardCharsets.UTF_8), seconds)));
+        return new SignedNote(text, all);
+    }
+
+    /// The signature lines of a key; usually one.
+    public List<Signature> of(NoteVerifier key) {
+        return signatures.stream().filter(line -> line.isOf(key)).toList();
     }
 
     /// The note as it is stored and sent.
@@ -122,7 +142,7 @@ public record SignedNote(String text, List<Signature> signatures) {
         List<NoteVerifier> signers = new ArrayList<>();
         for (Signature line : signatures) {
             for (NoteVerifier key : known) {
-                if (key.keyId() == line.keyId && key.name().equals(line.keyName)) {
+                if (line.isOf(key)) {
                     if (!key.verify(message, line.signature)) {
                         throw new IntegrityException("NOTE_SIGNATURE",
                                 "note: signature of known key %s: expected a valid one, got %s"

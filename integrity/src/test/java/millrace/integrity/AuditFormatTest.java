@@ -167,11 +167,31 @@ class AuditFormatTest {
                 .isEqualTo(Verdict.VERIFIED);
     }
 
+    @Test
+    void growth() {
+        ConsistencyText proof = ConsistencyText.parse(rest("growth", "text"));
+        int from = Integer.parseInt(one("growth", "from"));
+        Checkpoint older = new Checkpoint(
+                Checkpoint.parse(proof.checkpoint().text()).origin(), from, Digest.ofHex(one("tree", "root " + from)));
+        assertThat(proof.verify(older, Checkpoint.parse(proof.checkpoint().text()))).isEqualTo(Verdict.VERIFIED);
+        assertThat(proof.encode()).isEqualTo(rest("growth", "text"));
+    }
+
+    @Test
+    void cosignature() {
+        NoteSigner witness = NoteSigner.parse(one("cosignature", "key"));
+        assertThat(witness.vkey()).isEqualTo(one("cosignature", "vkey"));
+        SignedNote note = SignedNote.parse(rest("cosignature", "note"));
+        assertThat(note.verify(List.of(NoteVerifier.parse(one("cosignature", "vkey"))))).hasSize(1);
+        SignedNote ofLog = SignedNote.parse(rest("note", "note"));
+        assertThat(ofLog.cosign(witness, Long.parseLong(one("cosignature", "seconds")))).isEqualTo(note);
+    }
+
     /// Every code that the sources give is explained on the page.
     @Test
     void explainsEveryCode() throws IOException {
         Pattern code = Pattern.compile("\"((?:LOG|NOTE|RECON|CHECKPOINT|PROOF|PROVE|KEY_FILE|AUDIT|TREE|FRONTIER"
-                + "|ORIGIN)_[A-Z_]+|EQUIVOCATION)\"");
+                + "|ORIGIN|WITNESS|FOLLOW|REPLAY|OPEN|EXPORT|LOTTERY)_[A-Z_]+|EQUIVOCATION)\"");
         try (Stream<Path> files = Files.walk(Path.of("src/main/java"))) {
             for (Path file : files.filter(path -> path.toString().endsWith(".java")).toList()) {
                 code.matcher(Files.readString(file)).results().forEach(found ->

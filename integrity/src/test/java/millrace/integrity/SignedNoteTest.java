@@ -161,7 +161,7 @@ class SignedNoteTest {
         }
         refused(() -> NoteVerifier.parse(C2SP_VKEY.replace("foo", "bar")), "NOTE_KEY",
                 "key example.com/bar: id: expected %08x, got 530d903a".formatted(
-                        NoteVerifier.of("example.com/bar", publicKeyOf(C2SP_VKEY)).keyId()));
+                        NoteVerifier.of("example.com/bar", NoteKey.Kind.LOG, publicKeyOf(C2SP_VKEY)).keyId()));
         refused(() -> NoteSigner.parse(C2SP_VKEY), "NOTE_KEY", "key: expected a text that begins with PRIVATE+KEY+");
     }
 

@@ -50,7 +50,15 @@ public final class TestLog {
 
     /// A key that is the same in every run.
     public static NoteSigner key(String name, int seed) {
-        return NoteSigner.generate(name, new SecureRandom() {
+        return key(name, NoteKey.Kind.LOG, seed);
+    }
+
+    public static NoteSigner witness(String name, int seed) {
+        return key(name, NoteKey.Kind.WITNESS, seed);
+    }
+
+    private static NoteSigner key(String name, NoteKey.Kind kind, int seed) {
+        return NoteSigner.generate(name, kind, new SecureRandom() {
             private static final long serialVersionUID = 1L;
 
             @Override

@@ -50,6 +50,12 @@ public record AuditOptions(
         this(client, topic, checkpointsTopic, completionsTopic, null, keys, DEFAULT_SETTLE, DEFAULT_STALL, null);
     }
 
+    /// The same of one partition of the audit topic.
+    public AuditOptions only(int number) {
+        return new AuditOptions(
+                client, topic, checkpointsTopic, completionsTopic, number, keys, settle, stall, resolver);
+    }
+
     /// Leaves out the values: properties may hold passwords.
     @Override
     public String toString() {

@@ -2,103 +2,106 @@ package millrace.integrity.audit;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Consumer;
 import java.util.function.Predicate;
 import millrace.integrity.Checkpoint;
+import millrace.integrity.ConsistencyProof;
+import millrace.integrity.ConsistencyText;
 import millrace.integrity.Digest;
 import millrace.integrity.InclusionProof;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.LogVerifier;
 import millrace.integrity.LogVerifier.Checked;
+import millrace.integrity.MerkleFrontier;
+import millrace.integrity.Origin;
 import millrace.integrity.SignedNote;
 import millrace.integrity.TlogProof;
+import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Place;
 import millrace.integrity.WireReader;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Schemas;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.jspecify.annotations.Nullable;
 
-/// Makes the proof that a log holds a leaf, for who cannot or should not read the topics.
+/// Makes the proofs of a log, for who cannot or should not read the topics. Needs 40 bytes of memory per leaf of the
+/// partition.
 public final class AuditProver {
     /// A proof and what it proves.
     ///
     /// @param leaf the hash that the proof is for
     public record Proven(TlogProof proof, Digest leaf, AttestationRecord record, Place place) {}
 
+    /// Whether a log grew from one checkpoint to another.
+    ///
+    /// @param proof null where the verdict needs none, or could not be given
+    public record Grown(Verdict verdict, @Nullable ConsistencyText proof) {}
+
     /// Leaves of the log that is being read, and the one that was asked for.
-    private static final class Found {
+    private static final class Found implements LeafScan.Sink {
+        final Predicate<AttestationRecord> wanted;
+        final List<byte[]> checkpoints = new ArrayList<>();
         final List<Digest> hashes = new ArrayList<>();
         String origin = "";
-        @Nullable Checked wanted;
+        @Nullable Checked leaf;
+
+        Found(Predicate<AttestationRecord> wanted) {
+            this.wanted = wanted;
+        }
+
+        @Override
+        public void checkpoint(Place place, byte[] value) {
+            checkpoints.add(value);
+        }
+
+        @Override
+        public void leaf(Checked checked, byte[] value) {
+            AttestationRecord record = checked.record();
+            boolean sameLog = record.getLogOrigin().equals(origin);
+            if (leaf != null && !sameLog) {
+                return; // the log of the wanted leaf is complete
+            }
+            if (!sameLog) {
+                origin = record.getLogOrigin();
+                hashes.clear();
+            }
+            hashes.add(checked.hash());
+            if (leaf == null && wanted.test(record)) {
+                leaf = checked;
+            }
+        }
     }
 
     private AuditProver() {}
 
     /// Reads the log up to a checkpoint and proves one leaf; verifies what it reads.
     ///
-    /// Needs 40 bytes of memory per leaf of the partition.
-    ///
     /// @param options names the topics, and the one partition to read
     /// @param wanted true for the leaf to prove; the first such counts
     /// @throws IntegrityException code `PROVE_NOT_FOUND`, `PROVE_NO_CHECKPOINT`, `PROVE_LOG_VIOLATED`, and those of
     ///     [AuditVerifier#run]
-    public static Proven prove(AuditOptions options, Predicate<AttestationRecord> wanted) {
-        String checkpointsTopic = options.checkpointsTopic();
-        if (checkpointsTopic == null) {
+    public static Proven prove(
+            AuditOptions options, Predicate<AttestationRecord> wanted, Consumer<AuditVerifier.Progress> progress) {
+        if (options.checkpointsTopic() == null) {
             throw new IllegalArgumentException("prove: expected a checkpoints topic");
         }
-        LogVerifier log = new LogVerifier(options.topic(), options.keys(), options.resolver());
-        List<byte[]> checkpoints = new ArrayList<>();
-        try (KafkaLog heads = new KafkaLog(options.client(), checkpointsTopic, null, options.stall())) {
-            heads.takeEnds();
-            heads.read(record -> {
-                checkpoints.add(record.value());
-                return log.checkpoint(new Place(record.topic(), record.partition(), record.offset()), record.value(),
-                        options.partition());
-            });
-        }
-        Found found = new Found();
-        try (KafkaLog leaves = new KafkaLog(options.client(), options.topic(), options.partition(), options.stall())) {
-            leaves.takeEnds();
-            leaves.read(record -> take(log.leaf(record.partition(), record.offset(), record.value()), found, wanted));
-        }
+        Found found = new Found(wanted);
+        LogVerifier log = LeafScan.read(options, found, progress);
         if (log.violation() != null) {
             throw new IntegrityException("PROVE_LOG_VIOLATED", "prove: the log does not hold: " + log.violation());
         }
-        if (found.wanted == null) {
+        Checked leaf = found.leaf;
+        if (leaf == null) {
             throw new IntegrityException("PROVE_NOT_FOUND",
                     "prove: expected a leaf of that request, got none in %s".formatted(options.topic()));
         }
-        return proven(found, found.wanted, smallestCover(options, checkpoints, found, found.wanted));
-    }
-
-    private static boolean take(@Nullable Checked leaf, Found found, Predicate<AttestationRecord> wanted) {
-        if (leaf == null) {
-            return false;
-        }
-        AttestationRecord record = leaf.record();
-        Checked known = found.wanted;
-        boolean sameLog = record.getLogOrigin().equals(found.origin);
-        if (known != null && !sameLog) {
-            return true; // the log of the wanted leaf is complete
-        }
-        if (!sameLog) {
-            found.origin = record.getLogOrigin();
-            found.hashes.clear();
-        }
-        found.hashes.add(leaf.hash());
-        if (known == null && wanted.test(record)) {
-            found.wanted = leaf;
-        }
-        return true;
+        return proven(found, leaf, smallestCover(options, found, leaf));
     }
 
     /// The oldest checkpoint that covers the leaf: most readers have seen it, and its path is short.
-    private static SignedNote smallestCover(
-            AuditOptions options, List<byte[]> checkpoints, Found found, Checked wanted) {
+    private static SignedNote smallestCover(AuditOptions options, Found found, Checked wanted) {
         WireReader<CheckpointRecord> reader = new WireReader<>(Schemas.CHECKPOINT, options.resolver());
-        return checkpoints.stream().map(value -> reader.read(value).record())
+        return found.checkpoints.stream().map(value -> reader.read(value).record())
                 .filter(record -> record.getOrigin().equals(found.origin) && record.getSize() > wanted.record().getSeq()
                         && record.getSize() <= found.hashes.size())
                 .min((a, b) -> Long.compare(a.getSize(), b.getSize()))
@@ -113,5 +116,49 @@ public final class AuditProver {
         int index = Math.toIntExact(wanted.record().getSeq());
         InclusionProof proof = InclusionProof.build(found.hashes.subList(0, size), index);
         return new Proven(new TlogProof(index, proof.path(), note), wanted.hash(), wanted.record(), wanted.place());
+    }
+
+    /// Whether the log in the topic has both trees, and the proof of it for who has no access.
+    ///
+    /// @param options names the topics; the partition is that of the checkpoints' log
+    /// @param newer a checkpoint of at least the older one's size
+    public static Grown consistency(
+            AuditOptions options, Checkpoint older, SignedNote newer, Consumer<AuditVerifier.Progress> progress) {
+        Checkpoint head = Checkpoint.parse(newer.text());
+        String origin = head.origin();
+        List<Digest> hashes = new ArrayList<>();
+        LeafScan.Sink sink = new LeafScan.Sink() {
+            @Override
+            public void leaf(Checked checked, byte[] value) {
+                if (checked.record().getLogOrigin().equals(origin)) {
+                    hashes.add(checked.hash());
+                }
+            }
+
+            @Override
+            public boolean more() {
+                return hashes.size() < head.size();
+            }
+        };
+        LogVerifier log = LeafScan.read(options.only(Origin.parse(origin).partition()), sink, progress);
+        Verdict violation = log.violation();
+        if (violation != null) {
+            return new Grown(violation, null);
+        }
+        if (hashes.size() < head.size()) {
+            return new Grown(new Verdict.Undecided("CHECKPOINT_AHEAD",
+                    "log %s: the newer checkpoint covers %d leaves, %d are here; they are late, or were removed"
+                            .formatted(origin, head.size(), hashes.size())), null);
+        }
+        for (Checkpoint claim : List.of(older, head)) {
+            Digest root = MerkleFrontier.over(hashes.subList(0, Math.toIntExact(claim.size()))).root();
+            if (!root.equals(claim.root())) {
+                return new Grown(new Verdict.Refuted("LOG_ROOT",
+                        "checkpoint of size %d of log %s: root".formatted(claim.size(), origin), root, claim.root()), null);
+            }
+        }
+        ConsistencyProof proof = ConsistencyProof.build(
+                hashes.subList(0, Math.toIntExact(head.size())), Math.toIntExact(older.size()));
+        return new Grown(Verdict.VERIFIED, new ConsistencyText(older.size(), proof.path(), newer));
     }
 }

@@ -23,7 +23,10 @@ public final class AuditVerifier implements AutoCloseable {
     private static final long PROGRESS_EVERY = 10_000;
 
     /// How far the reading has come.
-    public record Progress(long leaves, long checkpoints, long completions) {}
+    ///
+    /// @param records that were read, of all topics
+    /// @param total of them, about; 0 if it is not known
+    public record Progress(long leaves, long checkpoints, long completions, long records, long total) {}
 
     private final AuditOptions options;
     private final Consumer<Progress> progress;
@@ -32,6 +35,7 @@ public final class AuditVerifier implements AutoCloseable {
     private final KafkaLog leaves;
     private final @Nullable KafkaLog checkpoints;
     private final @Nullable KafkaLog completions;
+    private final long total;
     private long records;
 
     private AuditVerifier(AuditOptions options, Consumer<Progress> progress) {
@@ -49,6 +53,8 @@ public final class AuditVerifier implements AutoCloseable {
             checkpoints = opened;
             completions = completionsTopic == null ? null
                     : new KafkaLog(options.client(), completionsTopic, null, options.stall());
+            total = leaves.span() + (checkpoints == null ? 0 : checkpoints.span())
+                    + (completions == null ? 0 : completions.span());
         } catch (RuntimeException e) {
             leaves.close();
             if (opened != null) {
@@ -121,7 +127,8 @@ public final class AuditVerifier implements AutoCloseable {
     }
 
     private void tellNow() {
-        progress.accept(new Progress(log.leaves(), log.checkpoints(), matcher == null ? 0 : matcher.completions()));
+        progress.accept(new Progress(
+                log.leaves(), log.checkpoints(), matcher == null ? 0 : matcher.completions(), records, total));
     }
 
     private static Place place(ConsumerRecord<byte[], byte[]> record) {

@@ -74,6 +74,12 @@ final class KafkaLog implements AutoCloseable {
         return partitions.stream().filter(p -> beginnings.get(p) > 0).map(TopicPartition::partition).toList();
     }
 
+    /// Offsets between the oldest record and the end, over all partitions: about as many records as there are.
+    long span() {
+        return consumer.endOffsets(partitions).entrySet().stream()
+                .mapToLong(end -> end.getValue() - beginnings.get(end.getKey())).sum();
+    }
+
     /// Takes the ends of what is committed now.
     void takeEnds() {
         ends = consumer.endOffsets(partitions);

@@ -5,6 +5,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.util.concurrent.Callable;
+import millrace.integrity.NoteKey;
 import millrace.integrity.NoteSigner;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Model.CommandSpec;
@@ -23,6 +24,7 @@ import picocli.CommandLine.Spec;
             "",
             "Examples:",
             "  millrace audit keygen --name audit.example.com audit.key",
+            "  millrace audit keygen --witness --name witness.example.org witness.key",
             "  millrace audit keygen --show audit.key"
         })
 final class KeygenCommand implements Callable<Integer> {
@@ -31,6 +33,12 @@ final class KeygenCommand implements Callable<Integer> {
 
     @Option(names = "--name", paramLabel = "NAME", description = "Name of the key: a domain name of yours (default: ${DEFAULT-VALUE}).")
     String name = "millrace.local";
+
+    @Option(names = "--witness", description = "Makes the key of a witness, which signs checkpoints of others with a time.")
+    boolean witness;
+
+    @Option(names = "--json", description = "Prints one JSON object.")
+    boolean json;
 
     @Option(names = "--show", description = "Prints the public key of an existing file instead.")
     boolean show;
@@ -42,14 +50,24 @@ final class KeygenCommand implements Callable<Integer> {
     KeygenCommand() {}
 
     @Override
-    public Integer call() throws IOException {
+    public Integer call() {
+        AuditConsole console = new AuditConsole(spec, json);
+        return console.guarded(() -> make(console));
+    }
+
+    private int make(AuditConsole console) throws IOException {
         if (!show && Files.exists(file)) {
             throw new IllegalArgumentException(file + ": exists already; a key that was used must be kept."
                     + " Give another file, or --show to see its public key");
         }
-        NoteSigner signer = show ? NoteSigner.load(file) : NoteSigner.loadOrCreate(file, name, new SecureRandom());
-        spec.commandLine().getOut().println(signer.vkey());
-        spec.commandLine().getOut().flush();
-        return 0;
+        NoteKey.Kind kind = witness ? NoteKey.Kind.WITNESS : NoteKey.Kind.LOG;
+        NoteSigner signer = show ? NoteSigner.load(file) : NoteSigner.loadOrCreate(file, name, kind, new SecureRandom());
+        if (json) {
+            console.print(AuditConsole.object().put("verdict", "ok").put("vkey", signer.vkey())
+                    .put("kind", signer.kind() == NoteKey.Kind.WITNESS ? "witness" : "log"));
+        } else {
+            console.say(signer.vkey());
+        }
+        return AuditCommand.OK;
     }
 }

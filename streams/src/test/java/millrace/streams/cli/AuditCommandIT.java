@@ -148,6 +148,12 @@ class AuditCommandIT {
             producer.close();
         }
 
+        /// A command on this log.
+        String[] on(String[] arguments, String... more) {
+            return with(with(arguments, "--bootstrap", broker.bootstrap(), "--topic", audit, "--checkpoints-topic",
+                    checkpoints), more);
+        }
+
         String[] verify(String... more) {
             List<String> arguments = new ArrayList<>(List.of("verify", "--bootstrap", broker.bootstrap(), "--topic", audit,
                     "--checkpoints-topic", checkpoints, "--completions-topic", completions));
@@ -246,6 +252,54 @@ class AuditCommandIT {
         assertThat(run("prove", "--bootstrap", broker.bootstrap(), "--topic", scene.audit, "--checkpoints-topic",
                 scene.checkpoints, "--partition", "1", "--request-id", "nobody").err())
                 .startsWith("millrace: PROVE_NOT_FOUND: ");
+    }
+
+    /// Two checkpoints that someone kept, against the leaves, against a proof in a file, and against a rewritten log.
+    @Test
+    void showsThatALogOnlyGrew() throws Exception {
+        Path old = directory.resolve("old.note");
+        Path newer = directory.resolve("new.note");
+        Path proof = directory.resolve("growth.proof");
+        try (Scene scene = new Scene("grown")) {
+            for (int i = 0; i < 9; i++) {
+                scene.commit(scene::answer);
+                Files.writeString(i < 5 ? old : newer, scene.state.checkpoint().sign(KEY).encode());
+            }
+            scene.commit(scene::checkpoint);
+            String[] files = {"consistency", "--old", old.toString(), "--new", newer.toString(), "--key", KEY.vkey()};
+            Ran made = run(scene.on(files, "--output", proof.toString(), "--json"));
+            assertThat(made).as(made.err()).extracting(Ran::exitCode, Ran::out).containsExactly(0, "{\"verdict\":\"ok\","
+                    + "\"origin\":\"example.com/cluster/grown.audit/1/0\",\"old_size\":5,\"new_size\":9,"
+                    + "\"signatures_checked\":true}" + System.lineSeparator());
+            assertThat(run(with(files, "--proof", proof.toString())))
+                    .isEqualTo(new Ran(0, "consistency of 5 and 9 leaves: ok" + System.lineSeparator(), ""));
+            Files.writeString(old, new Checkpoint(scene.state.origin().text(), 5, Digest.sha256("another history"))
+                    .sign(KEY).encode());
+            assertThat(run(scene.on(files))).extracting(Ran::exitCode).isEqualTo(1);
+            assertThat(run(scene.on(files)).out()).contains("VIOLATED: LOG_ROOT: checkpoint of size 5 of log");
+            assertThat(run(with(files, "--proof", proof.toString())).out()).contains("VIOLATED: PROOF_INVALID: ");
+            Files.writeString(old, new Checkpoint(scene.state.origin().text(), 9, Digest.sha256("another history"))
+                    .sign(KEY).encode());
+            assertThat(run(with(files, "--json"))).extracting(Ran::exitCode).isEqualTo(1);
+            assertThat(run(with(files, "--json")).out()).contains("\"violation\":{\"code\":\"EQUIVOCATION\",");
+        }
+    }
+
+    private static String[] with(String[] arguments, String... more) {
+        List<String> all = new ArrayList<>(List.of(arguments));
+        all.addAll(List.of(more));
+        return all.toArray(String[]::new);
+    }
+
+    @Test
+    void makesTheKeyOfAWitness() {
+        Path file = directory.resolve("witness.key");
+        Ran made = run("keygen", "--witness", "--name", "witness.example.org", file.toString(), "--json");
+        assertThat(made.exitCode()).isZero();
+        assertThat(made.out()).startsWith("{\"verdict\":\"ok\",\"vkey\":\"witness.example.org+").contains("\"kind\":\"witness\"");
+        Ran wrongKind = run("verify", "--bootstrap", broker.bootstrap(), "--key", file.toString());
+        assertThat(wrongKind.exitCode()).isEqualTo(3);
+        assertThat(wrongKind.err()).startsWith("millrace: NOTE_KEY_KIND: --key: expected the key of a log, got witness.example.org+");
     }
 
     @Test
