@@ -1,12 +1,12 @@
 package millrace.integrity;
 
 /// Foreign text, made fit for a message: at most 120 characters, and no control characters that could forge a log line.
-final class Shown {
+public final class Shown {
     private static final int LIMIT = 120;
 
     private Shown() {}
 
-    static String text(String text) {
+    public static String text(String text) {
         StringBuilder shown = new StringBuilder();
         text.codePoints().limit(LIMIT).forEach(c -> {
             int type = Character.getType(c);

@@ -87,10 +87,22 @@ class HouseRulesTest {
 
     @Test
     void integrityKnowsSchemasOnly() {
-        classes().that().resideInAPackage("millrace.integrity..")
+        classes().that().resideInAPackage("millrace.integrity..").and().resideOutsideOfPackage("millrace.integrity.model..")
                 .should().onlyDependOnClassesThat(resideInAnyPackage(JDK)
                         .or(resideInAnyPackage(
                                 "millrace.integrity..", "millrace.schemas..", "org.apache.avro..", "org.apache.kafka..",
+                                "org.jspecify.."))
+                        .or(primitives()))
+                .check(MAIN);
+    }
+
+    /// What signs models needs neither the log's records nor a cluster.
+    @Test
+    void modelSignaturesKnowTheJdkAndJson() {
+        classes().that().resideInAPackage("millrace.integrity.model..")
+                .should().onlyDependOnClassesThat(resideInAnyPackage(JDK)
+                        .or(resideInAnyPackage(
+                                "millrace.integrity", "millrace.integrity.model..", "com.fasterxml.jackson..",
                                 "org.jspecify.."))
                         .or(primitives()))
                 .check(MAIN);

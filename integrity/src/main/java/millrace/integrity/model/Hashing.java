@@ -1,0 +1,64 @@
+package millrace.integrity.model;
+
+import java.io.IOException;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+
+/// SHA-256, and many of them at once.
+final class Hashing {
+    private Hashing() {}
+
+    static MessageDigest sha256() {
+        try {
+            return MessageDigest.getInstance("SHA-256");
+        } catch (NoSuchAlgorithmException e) {
+            throw new IllegalStateException("every Java platform has SHA-256", e);
+        }
+    }
+
+    /// Results of tasks in their order, run by so many threads.
+    static <T> List<T> all(List<Callable<T>> tasks, int threads) throws IOException {
+        List<T> results = new ArrayList<>(tasks.size());
+        if (threads == 1) {
+            for (Callable<T> task : tasks) {
+                try {
+                    results.add(task.call());
+                } catch (Exception e) {
+                    throw rethrown(e);
+                }
+            }
+            return results;
+        }
+        try (var pool = Executors.newFixedThreadPool(threads, Thread.ofPlatform().daemon().name("hash-", 0).factory())) {
+            List<Future<T>> running = tasks.stream().map(pool::submit).toList();
+            try {
+                for (Future<T> one : running) {
+                    results.add(one.get());
+                }
+            } catch (ExecutionException e) {
+                pool.shutdownNow();
+                throw rethrown(e.getCause());
+            } catch (InterruptedException e) {
+                pool.shutdownNow();
+                Thread.currentThread().interrupt();
+                throw new IllegalStateException("hashing was interrupted", e);
+            }
+        }
+        return results;
+    }
+
+    private static RuntimeException rethrown(Throwable cause) throws IOException {
+        return switch (cause) {
+            case IOException io -> throw io;
+            case RuntimeException other -> other;
+            case Error error -> throw error;
+            case null, default -> new IllegalStateException("hashing failed", cause);
+        };
+    }
+}
