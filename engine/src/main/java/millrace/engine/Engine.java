@@ -110,17 +110,22 @@ public final class Engine implements TextEngine {
             ModelWeights weights = ModelWeights.load(
                     model, files, backend.kernels(), WeightTargets.of(config.weightFormat()));
             resources.push(weights);
-            planner.weigh(weights.bytesByFormat());
+            IntegrityLedger ledger = new IntegrityLedger();
+            WeightGuard guard = WeightGuard.of(config, files, weights, backend.kernels(), ledger, resources);
+            planner.weigh(weights.bytesByFormat(), guard == null ? 0 : guard.table().bytes());
             MemoryPlan plan = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));
             PagePool pool = new PagePool(planner.layout(), plan.kv());
             resources.push(pool);
-            ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust);
+            ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust,
+                    guard == null ? "" : guard.table().sha256());
             if (config.prefixCache()) {
                 pool.openIndex(String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
             }
-            IntegrityLedger ledger = new IntegrityLedger();
-            BatchLoop loop = loop(config, model, weights, pool, backend, codec, ledger);
+            BatchLoop loop = loop(config, model, weights, pool, backend, codec, ledger, guard);
             resources.push(loop);
+            if (guard != null) {
+                guard.start(config.integrity(), loop, resources);
+            }
             RequestCheck requests = new RequestCheck(model.vocabSize(), maxContext);
             return new Engine(card, codec, requests, pool.capacityTokens(), loop, ledger, resources);
         }
@@ -136,7 +141,8 @@ public final class Engine implements TextEngine {
             PagePool pool,
             String weightFormat,
             MemoryPlan plan,
-            ModelTrust trust) {
+            ModelTrust trust,
+            String blockTable) {
         return new ModelCard(
                 ModelInspection.name(config.model()),
                 model.architecture(),
@@ -159,7 +165,7 @@ public final class Engine implements TextEngine {
                 EngineBuild.describe(),
                 PROFILE,
                 trust,
-                "");
+                blockTable);
     }
 
     private static BatchLoop loop(
@@ -169,7 +175,8 @@ public final class Engine implements TextEngine {
             PagePool pool,
             Backend backend,
             TextCodec codec,
-            IntegrityLedger ledger) {
+            IntegrityLedger ledger,
+            @Nullable WeightGuard guard) {
         Transformer transformer =
                 new Transformer(model, weights, pool, backend.kernels(), rows(config), logitRows(config));
         List<Integer> stopTokens = ModelInspection.stopTokenIds(model, codec.tokenizer());
@@ -180,7 +187,7 @@ public final class Engine implements TextEngine {
                 StepClock.system(),
                 new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs()),
                 ledger,
-                WeightWatch.NONE);
+                guard == null ? WeightWatch.NONE : guard);
     }
 
     private static int rows(EngineConfig config) {

@@ -3,7 +3,7 @@ package millrace.engine;
 /// How one budget of memory is split. All figures are bytes.
 ///
 /// @param budget what may be taken in all
-/// @param weights matrices and vectors as they stay in memory
+/// @param weights matrices and vectors as they stay in memory, and the checksums of their blocks
 /// @param scratch results between operations, for the largest step
 /// @param runtime the rest of the Java process: heap, code, classes, as measured when the model was open
 /// @param kv the most that pages of the KV cache may take; they are taken when first used

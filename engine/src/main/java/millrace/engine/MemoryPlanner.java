@@ -23,6 +23,7 @@ final class MemoryPlanner {
     private final int maxContext;
     private final long budget;
     private Map<String, Long> weights = Map.of();
+    private long checksums;
 
     /// @throws BackendException `KV_BUDGET`
     MemoryPlanner(EngineConfig config, KvLayout layout, int maxContext) {
@@ -52,9 +53,10 @@ final class MemoryPlanner {
         }
     }
 
-    /// Takes over what the weights take, by format.
-    void weigh(Map<String, Long> bytesByFormat) {
+    /// Takes over what the weights take, by format, and their checksums.
+    void weigh(Map<String, Long> bytesByFormat, long checksumBytes) {
         weights = bytesByFormat;
+        checksums = checksumBytes;
     }
 
     /// Formats of the weights, most bytes first.
@@ -69,7 +71,7 @@ final class MemoryPlanner {
     ///
     /// @throws BackendException `MEMORY_PLAN`
     MemoryPlan plan(long scratch) {
-        long weightBytes = weights.values().stream().mapToLong(Long::longValue).sum();
+        long weightBytes = weights.values().stream().mapToLong(Long::longValue).sum() + checksums;
         long runtime = runtimeBytes();
         long left = budget - weightBytes - scratch - runtime;
         String others = weightBytes + " bytes of weights, " + scratch + " of scratch and " + runtime + " of the process";

@@ -167,7 +167,9 @@ public final class BatchLoop implements AutoCloseable {
             if (reason != null) {
                 ledger.refuse(reason);
             } else {
+                from = Math.min(from, ledger.doubtedFrom());
                 scheduler.distrust(from == IntegrityEvent.NO_STEP ? 1 : from, DOUBTED, DOUBTED_MESSAGE);
+                watch.resume();
             }
         } catch (RuntimeException | Error e) {
             fail("a repair", e);

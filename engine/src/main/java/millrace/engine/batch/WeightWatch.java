@@ -12,7 +12,7 @@ import org.jspecify.annotations.Nullable;
 /// ```
 ///
 /// Which steps are in doubt the ledger says: whoever finds damage opens a [millrace.engine.IntegrityLedger.Doubt] before
-/// [#damaged] turns true, and ends it in [#repair]. Without an open doubt all steps are.
+/// [#damaged] turns true, perhaps more in [#repair], and ends them in [#resume]. Without a doubt all steps are.
 public interface WeightWatch {
     /// Nobody does.
     WeightWatch NONE = new WeightWatch() {
@@ -39,4 +39,7 @@ public interface WeightWatch {
     ///
     /// @return null, or why no more work can be taken
     @Nullable String repair();
+
+    /// What came of the steps in doubt is taken back; the next step is as good as any.
+    default void resume() {}
 }

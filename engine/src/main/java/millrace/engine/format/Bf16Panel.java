@@ -31,6 +31,17 @@ public final class Bf16Panel {
         }
     }
 
+    /// The numbers of a panel, row by row.
+    ///
+    /// @param rows 1 to 16
+    public static void decode(MemorySegment data, long at, int rows, int cols, short[] out) {
+        for (int lane = 0; lane < rows; lane++) {
+            for (int k = 0; k < cols; k++) {
+                out[lane * cols + k] = Words.half(data, at + 64L * (k / 2) + 4 * lane + 2 * (k % 2));
+            }
+        }
+    }
+
     /// One row of the panel.
     static void row(MemorySegment data, long at, int cols, int lane, float[] out, int offset) {
         for (int k = 0; k < cols; k++) {

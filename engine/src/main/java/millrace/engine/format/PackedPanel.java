@@ -212,6 +212,58 @@ public final class PackedPanel {
         return missing == 0 ? -1 : count;
     }
 
+    /// The numbers of a panel, row by row: all rows in one go, where [#row] counts escapes anew for each.
+    ///
+    /// @param bytes of the panel
+    /// @param rows 1 to 16
+    /// @throws IllegalArgumentException if its codes say that it has more escapes than there are
+    public static void decode(MemorySegment data, long at, long bytes, int rows, int cols, short[] out) {
+        short[] table = new short[ENTRIES];
+        for (int i = 0; i < ENTRIES; i++) {
+            table[i] = (short) (Words.word(data, at + 4 * i) >>> 16);
+        }
+        long next = at + escapesAt(cols);
+        for (int b = 0; b < blocks(cols); b++) {
+            long block = at + blocksAt(cols) + (long) b * BLOCK_BYTES;
+            int columns = Math.min(BLOCK, cols - b * BLOCK);
+            for (int lane = 0; lane < rows; lane++) {
+                int codes = Words.word(data, block + 4 * lane);
+                int low = Words.word(data, block + 64 + 4 * lane);
+                int high = Words.word(data, block + 128 + 4 * lane);
+                int to = lane * cols + b * BLOCK;
+                for (int i = 0; i < columns; i++) {
+                    int signMantissa = Integer.rotateLeft(i < 4 ? low : high, 8 * (i & 3)) >>> 16 & 0x807F;
+                    out[to + i] = (short) (signMantissa | table[codes >>> 4 * i & 15]);
+                }
+            }
+            if (flag(data, at, b)) {
+                next = escapes(data, block, next, at + bytes, b, rows, cols, out);
+            }
+        }
+    }
+
+    /// Puts in the exponents of a flagged block that its table has not; returns where the next block's are.
+    private static long escapes(
+            MemorySegment data, long block, long first, long end, int b, int rows, int cols, short[] out) {
+        long next = first;
+        for (int i = 0; i < BLOCK; i++) {
+            for (int lane = 0; lane < ROWS; lane++) {
+                if ((Words.word(data, block + 4 * lane) >>> 4 * i & 15) != ESCAPE) {
+                    continue;
+                }
+                if (next == end) {
+                    throw new IllegalArgumentException("packed panel: expected no more escapes in block " + b);
+                }
+                int exponent = Words.octet(data, next++) & 0xFF;
+                if (lane < rows && b * BLOCK + i < cols) {
+                    int to = lane * cols + b * BLOCK + i;
+                    out[to] = (short) (out[to] & 0x807F | exponent << 7);
+                }
+            }
+        }
+        return next;
+    }
+
     /// One row of the panel.
     static void row(MemorySegment data, long at, int cols, int lane, float[] out, int offset) {
         long block = at + blocksAt(cols);

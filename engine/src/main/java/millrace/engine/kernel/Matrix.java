@@ -2,8 +2,11 @@ package millrace.engine.kernel;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.function.IntConsumer;
+import java.util.zip.CRC32C;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Bf16Panel;
 import millrace.engine.format.F32Panel;
@@ -30,7 +33,6 @@ public final class Matrix {
     /// Bytes of a table of exponents in a file.
     private static final int TABLE_BYTES = 16;
 
-
     private final WeightFormat format;
     private final int rows;
     private final int cols;
@@ -39,6 +41,7 @@ public final class Matrix {
     private final long panelBytes;
     private final long @Nullable [] offsets;
     private final boolean @Nullable [] raw;
+    private final int @Nullable [] numbers;
 
     private Matrix(
             WeightFormat format,
@@ -46,13 +49,15 @@ public final class Matrix {
             int cols,
             MemorySegment data,
             long @Nullable [] offsets,
-            boolean @Nullable [] raw) {
+            boolean @Nullable [] raw,
+            int @Nullable [] numbers) {
         this.format = format;
         this.rows = rows;
         this.cols = cols;
         this.data = data;
         this.offsets = offsets;
         this.raw = raw;
+        this.numbers = numbers;
         panelBytes = format.panelBytes(cols);
         base = data.address();
     }
@@ -71,7 +76,7 @@ public final class Matrix {
                     .formatted(rows, cols, format, bytes, data.byteSize()));
         }
         requireAligned(data);
-        return new Matrix(format, rows, cols, data, null, null);
+        return new Matrix(format, rows, cols, data, null, null, null);
     }
 
     /// A PACKED matrix. Panels from elsewhere must have passed [PackedPanel#problem]: kernels trust them.
@@ -81,6 +86,17 @@ public final class Matrix {
     /// @param raw whether a panel is a BF16 one
     public static Matrix of(
             WeightFormat format, int rows, int cols, MemorySegment data, long[] offsets, boolean[] raw) {
+        return packed(format, rows, cols, data, offsets, raw, null);
+    }
+
+    private static Matrix packed(
+            WeightFormat format,
+            int rows,
+            int cols,
+            MemorySegment data,
+            long[] offsets,
+            boolean[] raw,
+            int @Nullable [] numbers) {
         int panels = WeightFormat.panels(rows);
         if (rows < 1
                 || cols < 1
@@ -101,7 +117,7 @@ public final class Matrix {
             }
         }
         requireAligned(data);
-        return new Matrix(format, rows, cols, data, offsets.clone(), raw.clone());
+        return new Matrix(format, rows, cols, data, offsets.clone(), raw.clone(), numbers);
     }
 
     private static void requireAligned(MemorySegment data) {
@@ -226,8 +242,10 @@ public final class Matrix {
         int[][] tables = new int[panels][];
         long[] own = new long[panels];
         long[][] counts = new long[panels][256];
+        int[] numbers = new int[panels];
         each.run(panels, p -> {
             short[] values = source.halves(p);
+            numbers[p] = checksum(values, values.length);
             PackedPanel.count(values, source.panelRows(p), cols, counts[p]);
             tables[p] = PackedPanel.table(counts[p].clone());
             own[p] = PackedPanel.escapes(values, source.panelRows(p), cols, tables[p]);
@@ -252,7 +270,15 @@ public final class Matrix {
                 PackedPanel.encode(source.halves(p), source.panelRows(p), cols, table, data, offsets[p]);
             }
         });
-        return of(WeightFormat.PACKED, source.rows, cols, data, offsets, raw);
+        return packed(WeightFormat.PACKED, source.rows, cols, data, offsets, raw, numbers);
+    }
+
+    private static int checksum(short[] values, int count) {
+        ByteBuffer bytes = ByteBuffer.allocate(Short.BYTES * count).order(ByteOrder.LITTLE_ENDIAN);
+        bytes.asShortBuffer().put(values, 0, count);
+        CRC32C crc = new CRC32C();
+        crc.update(bytes.array());
+        return (int) crc.getValue();
     }
 
     private static long[] sum(long[][] counts) {
@@ -324,6 +350,55 @@ public final class Matrix {
     public long panelOffset(int panel) {
         assert panel >= 0 && panel < panels() : panel;
         return offsets == null ? panel * panelBytes : offsets[panel];
+    }
+
+    /// Whether each panel's numbers have a checksum from before they were packed.
+    public boolean hasNumbersChecksums() {
+        return numbers != null;
+    }
+
+    /// CRC-32C of a panel's numbers as they were before they were packed: BF16, little-endian, row by row, rows that
+    /// the matrix has.
+    public int numbersChecksum(int panel) {
+        if (numbers == null) {
+            throw new IllegalStateException("matrix: numbers had no checksums when " + this + " was made");
+        }
+        return numbers[panel];
+    }
+
+    /// The same of the numbers that a PACKED panel decodes to now.
+    public int decodedChecksum(int panel) {
+        int n = Math.min(PANEL_ROWS, rows - panel * PANEL_ROWS);
+        short[] values = new short[n * cols];
+        if (rawPanel(panel)) {
+            Bf16Panel.decode(data, panelOffset(panel), n, cols, values);
+        } else {
+            PackedPanel.decode(data, panelOffset(panel), panelBytes(panel), n, cols, values);
+        }
+        return checksum(values, values.length);
+    }
+
+    /// Where each panel of a PACKED matrix begins, and one more, where the last ends.
+    public long[] panelOffsets() {
+        return requirePacked(offsets).clone();
+    }
+
+    /// Which panels of a PACKED matrix are raw.
+    public boolean[] rawPanels() {
+        return requirePacked(raw).clone();
+    }
+
+    /// Puts both in again, as they were: kernels trust them.
+    public void restorePanels(long[] panelOffsets, boolean[] rawPanels) {
+        System.arraycopy(panelOffsets, 0, requirePacked(offsets), 0, panelOffsets.length);
+        System.arraycopy(rawPanels, 0, requirePacked(raw), 0, rawPanels.length);
+    }
+
+    private <T> T requirePacked(@Nullable T array) {
+        if (array == null) {
+            throw new IllegalStateException("matrix: the panels of " + this + " have one size");
+        }
+        return array;
     }
 
     /// Absolute address of a panel.

@@ -7,11 +7,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeMap;
+import java.util.function.UnaryOperator;
 import millrace.engine.checkpoint.LinearTensor;
 import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
+import millrace.engine.resident.ArrayRegion;
+import millrace.engine.resident.MatrixRegion;
+import millrace.engine.resident.Region;
 import millrace.engine.weights.ModelFiles;
 import millrace.engine.weights.StoredTensor;
 import org.jspecify.annotations.Nullable;
@@ -20,27 +24,47 @@ import org.jspecify.annotations.Nullable;
 ///
 /// Matrices keep the numbers of the file, unless a conversion is asked for, see [WeightTargets]. The files may be
 /// closed afterwards.
+///
+/// All that a step reads is a list of [Region]s, in an order that depends on the config only; each can be made again
+/// from the files.
 public final class ModelWeights implements AutoCloseable {
+    private final ModelConfig config;
+    private final WeightTargets targets;
     private final Arena arena;
     private final Matrix embedding;
     private final Matrix lmHead;
     private final float[] finalNorm;
+    private final RotaryEmbedding rotary;
     private final List<LayerWeights> layers;
+    private final List<Resident> residents;
+    private final List<Region> regions;
     private final Map<String, Long> bytesByFormat;
 
     private ModelWeights(
-            Arena arena,
-            Matrix embedding,
-            Matrix lmHead,
-            float[] finalNorm,
-            List<LayerWeights> layers,
-            Map<String, Long> bytesByFormat) {
-        this.arena = arena;
+            Loader loader, Matrix embedding, Matrix lmHead, float[] finalNorm, List<LayerWeights> layers) {
+        config = loader.config;
+        targets = loader.targets;
+        arena = loader.arena;
         this.embedding = embedding;
         this.lmHead = lmHead;
         this.finalNorm = finalNorm;
         this.layers = List.copyOf(layers);
-        this.bytesByFormat = Map.copyOf(bytesByFormat);
+        rotary = new RotaryEmbedding(config.rope());
+        loader.keep("", ArrayRegion.of("rotary frequencies", rotary.frequencies()), again ->
+                ArrayRegion.of("rotary frequencies", new RotaryEmbedding(again.config.rope()).frequencies()));
+        residents = List.copyOf(loader.residents);
+        regions = residents.stream().map(Resident::region).toList();
+        bytesByFormat = Map.copyOf(loader.bytesByFormat);
+    }
+
+    /// A region and what it is made from.
+    ///
+    /// @param source name of the weight in the checkpoint; empty for what the config alone says
+    private record Resident(String source, Region region, Recipe<Region> recipe) {}
+
+    @FunctionalInterface
+    private interface Recipe<T> {
+        T make(Loader loader);
     }
 
     /// Repacks every tensor that the config asks for; [TensorExpectation#check] must have passed.
@@ -79,6 +103,32 @@ public final class ModelWeights implements AutoCloseable {
         return layers.get(layer);
     }
 
+    RotaryEmbedding rotary() {
+        return rotary;
+    }
+
+    /// All that steps read.
+    public List<Region> regions() {
+        return regions;
+    }
+
+    /// Names of the tensors that a region was made from; empty for what the config alone says.
+    public List<String> tensors(int region, ModelFiles files) {
+        String source = residents.get(region).source;
+        if (source.isEmpty()) {
+            return List.of();
+        }
+        List<String> names = new LinearTensors(files, config.quantization()).names(source);
+        return names.isEmpty() ? List.of(source) : names;
+    }
+
+    /// Makes a region again from the files, in memory of the arena.
+    ///
+    /// @throws millrace.engine.InvalidModelException for files that are not those that were loaded
+    public Region again(int region, ModelFiles files, Kernels kernels, Arena memory) {
+        return residents.get(region).recipe.make(new Loader(config, files, kernels, targets, memory));
+    }
+
     /// Bytes that the matrices take, by format.
     public Map<String, Long> bytesByFormat() {
         return bytesByFormat;
@@ -95,9 +145,11 @@ public final class ModelWeights implements AutoCloseable {
         private final ModelFiles files;
         private final Kernels kernels;
         private final WeightTargets targets;
-        private final Map<String, LinearTensor> linears = new HashMap<>();
+        private final LinearTensors tensors;
+        private final Map<String, TensorExpectation> expected = new HashMap<>();
         private final Arena arena;
         private final Map<String, Long> bytesByFormat = new TreeMap<>();
+        private final List<Resident> residents = new ArrayList<>();
 
         Loader(ModelConfig config, ModelFiles files, Kernels kernels, WeightTargets targets, Arena arena) {
             this.config = config;
@@ -105,15 +157,11 @@ public final class ModelWeights implements AutoCloseable {
             this.files = files;
             this.kernels = kernels;
             this.arena = arena;
+            tensors = new LinearTensors(files, config.quantization());
+            TensorExpectation.of(config).forEach(one -> expected.put(one.name(), one));
         }
 
         ModelWeights load() {
-            LinearTensors tensors = new LinearTensors(files, config.quantization());
-            for (TensorExpectation expected : TensorExpectation.of(config)) {
-                if (expected.matrix()) {
-                    linears.put(expected.name(), expected.open(tensors));
-                }
-            }
             String p = config.tensorPrefix();
             Matrix embedding = matrix(p + "embed_tokens.weight");
             Matrix lmHead = config.tieWordEmbeddings() ? embedding : matrix(config.lmHeadName());
@@ -121,7 +169,7 @@ public final class ModelWeights implements AutoCloseable {
             for (int layer = 0; layer < config.numHiddenLayers(); layer++) {
                 layers.add(layer(layer, p + "layers." + layer + "."));
             }
-            return new ModelWeights(arena, embedding, lmHead, vector(p + "norm.weight"), layers, bytesByFormat);
+            return new ModelWeights(this, embedding, lmHead, vector(p + "norm.weight"), layers);
         }
 
         private LayerWeights layer(int layer, String p) {
@@ -151,21 +199,17 @@ public final class ModelWeights implements AutoCloseable {
 
         private LayerWeights.Latent latent(MlaConfig mla, String p) {
             boolean direct = mla.qLoraRank() == 0;
-            int rank = mla.kvLoraRank();
-            int nope = mla.qkNopeHeadDim();
-            int v = mla.vHeadDim();
             List<Matrix> keyUp = new ArrayList<>();
             List<Matrix> valueUp = new ArrayList<>();
-            LinearTensor stored = linear(p + "kv_b_proj.weight");
-            WeightFormat target = targets.of(stored);
+            String name = p + "kv_b_proj.weight";
             try (Arena scratch = Arena.ofShared()) {
-                // Per head: rows that make un-rotated keys, then rows that make values.
-                Matrix.Source up = stored.dense(kernels, scratch);
-                for (int head = 0; head < config.numAttentionHeads(); head++) {
-                    long first = up.first() + (long) head * (nope + v) * rank;
-                    keyUp.add(pack(new Matrix.Source(up.dtype(), up.data(), rank, nope, first, 1, rank), target));
-                    long values = first + (long) nope * rank;
-                    valueUp.add(pack(new Matrix.Source(up.dtype(), up.data(), v, rank, values, rank, 1), target));
+                Matrix.Source up = linear(name).dense(kernels, scratch);
+                for (int i = 0; i < config.numAttentionHeads(); i++) {
+                    int head = i;
+                    keyUp.add(kept(name, " keys of head " + i, pack(name, keys(mla, up, i)), again -> again.ofHead(
+                            name, source -> keys(mla, source, head))));
+                    valueUp.add(kept(name, " values of head " + i, pack(name, values(mla, up, i)), again -> again.ofHead(
+                            name, source -> values(mla, source, head))));
                 }
             }
             return new LayerWeights.Latent(
@@ -177,6 +221,29 @@ public final class ModelWeights implements AutoCloseable {
                     List.copyOf(keyUp),
                     List.copyOf(valueUp),
                     matrix(p + "o_proj.weight"));
+        }
+
+        private Matrix ofHead(String name, UnaryOperator<Matrix.Source> part) {
+            try (Arena scratch = Arena.ofShared()) {
+                return pack(name, part.apply(linear(name).dense(kernels, scratch)));
+            }
+        }
+
+        /// Per head there are rows that make un-rotated keys, then rows that make values. Keys are turned.
+        private static Matrix.Source keys(MlaConfig mla, Matrix.Source up, int head) {
+            int rank = mla.kvLoraRank();
+            int nope = mla.qkNopeHeadDim();
+            return new Matrix.Source(up.dtype(), up.data(), rank, nope, firstOfHead(mla, up, head), 1, rank);
+        }
+
+        private static Matrix.Source values(MlaConfig mla, Matrix.Source up, int head) {
+            int rank = mla.kvLoraRank();
+            long first = firstOfHead(mla, up, head) + (long) mla.qkNopeHeadDim() * rank;
+            return new Matrix.Source(up.dtype(), up.data(), mla.vHeadDim(), rank, first, rank, 1);
+        }
+
+        private static long firstOfHead(MlaConfig mla, Matrix.Source up, int head) {
+            return up.first() + (long) head * (mla.qkNopeHeadDim() + mla.vHeadDim()) * mla.kvLoraRank();
         }
 
         private LayerWeights.FeedForward feedForward(int layer, String p) {
@@ -202,25 +269,47 @@ public final class ModelWeights implements AutoCloseable {
 
         /// Gate and up in one tensor, the gate's rows first.
         private LayerWeights.Mlp fusedMlp(String p) {
-            LinearTensor both = linear(p + "gate_up_proj.weight");
+            String both = p + "gate_up_proj.weight";
             int inner = config.intermediateSize();
             return new LayerWeights.Mlp(
-                    counted(both.matrix(0, inner, targets.of(both), kernels, arena)),
-                    counted(both.matrix(inner, inner, targets.of(both), kernels, arena)),
-                    matrix(p + "down_proj.weight"));
+                    matrix(both, " gate", 0, inner), matrix(both, " up", inner, inner), matrix(p + "down_proj.weight"));
         }
 
         private LinearTensor linear(String name) {
-            return Objects.requireNonNull(linears.get(name), name);
+            return Objects.requireNonNull(expected.get(name), name).open(tensors);
         }
 
         private Matrix matrix(String name) {
-            LinearTensor linear = linear(name);
-            return counted(linear.matrix(targets.of(linear), kernels, arena));
+            return matrix(name, "", 0, linear(name).rows());
         }
 
-        private Matrix pack(Matrix.Source source, @Nullable WeightFormat target) {
-            return counted(kernels.pack(source, target == null ? source.format() : target, arena));
+        private Matrix matrix(String name, String part, int first, int rows) {
+            return kept(name, part, rows(name, first, rows), again -> again.rows(name, first, rows));
+        }
+
+        private Matrix rows(String name, int first, int rows) {
+            LinearTensor linear = linear(name);
+            return linear.matrix(first, rows, targets.of(linear), kernels, arena);
+        }
+
+        private Matrix pack(String name, Matrix.Source source) {
+            WeightFormat target = targets.of(linear(name));
+            return kernels.pack(source, target == null ? source.format() : target, arena);
+        }
+
+        private Matrix kept(String name, String part, Matrix matrix, Recipe<Matrix> recipe) {
+            String full = name + part;
+            keep(name, new MatrixRegion(full, matrix), again -> new MatrixRegion(full, recipe.make(again)));
+            if (matrix.format() == WeightFormat.PACKED) {
+                String panels = full + " panels";
+                keep(name, ArrayRegion.ofPanels(panels, matrix), again ->
+                        ArrayRegion.ofPanels(panels, recipe.make(again)));
+            }
+            return counted(matrix);
+        }
+
+        private void keep(String source, Region region, Recipe<Region> recipe) {
+            residents.add(new Resident(source, region, recipe));
         }
 
         private Matrix counted(Matrix matrix) {
@@ -233,6 +322,12 @@ public final class ModelWeights implements AutoCloseable {
         }
 
         private float[] vector(String name) {
+            float[] values = numbers(name);
+            keep(name, ArrayRegion.of(name, values), again -> ArrayRegion.of(name, again.numbers(name)));
+            return values;
+        }
+
+        private float[] numbers(String name) {
             StoredTensor tensor = files.tensor(name);
             float[] values = new float[Math.toIntExact(tensor.elements())];
             Matrix.Source numbers = Matrix.Source.rowMajor(tensor.dtype(), tensor.data(), 1, values.length);

@@ -25,6 +25,11 @@ final class RotaryEmbedding {
         return frequencies[i];
     }
 
+    /// All of them, to be watched.
+    double[] frequencies() {
+        return frequencies;
+    }
+
     /// What cosines and sines are multiplied by; 1 unless YaRN says otherwise.
     double attentionFactor() {
         return attentionFactor;

@@ -56,7 +56,7 @@ public final class Transformer implements StepModel {
         this.maxRows = maxRows;
         attention = Attention.of(config, pool.layout(), kernels, maxRows);
         feedForward = new FeedForward(config, kernels, maxRows);
-        rotary = new RotaryEmbedding(config.rope());
+        rotary = weights.rotary();
         tokens = new int[maxRows];
         wantedRows = new int[maxRows];
         x = Rows.allocate(maxRows, config.hiddenSize());

@@ -350,6 +350,30 @@ public final class ModelFiles implements AutoCloseable {
         return digests;
     }
 
+    /// Name of the file that holds a tensor.
+    ///
+    /// @throws InvalidModelException `MODEL_TENSOR_MISSING`
+    public String fileOf(String tensor) {
+        StoredTensor wanted = tensor(tensor);
+        for (Map.Entry<String, SafetensorsFile> file : weightFiles.entrySet()) {
+            if (file.getValue().holds(wanted)) {
+                return file.getKey();
+            }
+        }
+        throw new IllegalStateException("every tensor lies in a file: " + tensor);
+    }
+
+    /// The digest of one file of weights, hashed now over the mapped bytes.
+    ///
+    /// @throws InvalidModelException `MODEL_FILE_CHANGED` for a file that was cut
+    public ModelCard.FileDigest digestNow(String weightFile) {
+        SafetensorsFile file = weightFiles.get(weightFile);
+        if (file == null) {
+            throw new IllegalArgumentException(weightFile + " is not among the weights of " + directory);
+        }
+        return file.digest();
+    }
+
     /// `sha256:` and the digest, in hexadecimal, of the lines `<sha256>  <bytes>  <name>\n` in order of name.
     public String modelDigest() {
         var lines = new StringBuilder();

@@ -133,6 +133,11 @@ final class SafetensorsFile {
         return tensors;
     }
 
+    /// Whether this very view is one of its tensors.
+    boolean holds(StoredTensor tensor) {
+        return tensors.stream().anyMatch(own -> own == tensor);
+    }
+
     /// SHA-256 over the mapped bytes.
     ModelCard.FileDigest digest() {
         try {
