@@ -37,6 +37,7 @@ public final class Engine implements TextEngine {
     private final long kvTokens;
     private final BatchLoop loop;
     private final IntegrityLedger ledger;
+    private final @Nullable WeightGuard guard;
     private final Deque<AutoCloseable> resources;
 
     private Engine(
@@ -46,6 +47,7 @@ public final class Engine implements TextEngine {
             long kvTokens,
             BatchLoop loop,
             IntegrityLedger ledger,
+            @Nullable WeightGuard guard,
             Deque<AutoCloseable> resources) {
         this.card = card;
         this.codec = codec;
@@ -53,6 +55,7 @@ public final class Engine implements TextEngine {
         this.kvTokens = kvTokens;
         this.loop = loop;
         this.ledger = ledger;
+        this.guard = guard;
         this.resources = resources;
     }
 
@@ -127,7 +130,7 @@ public final class Engine implements TextEngine {
                 guard.start(config.integrity(), loop, resources);
             }
             RequestCheck requests = new RequestCheck(model.vocabSize(), maxContext);
-            return new Engine(card, codec, requests, pool.capacityTokens(), loop, ledger, resources);
+            return new Engine(card, codec, requests, pool.capacityTokens(), loop, ledger, guard, resources);
         }
     }
 
@@ -270,6 +273,11 @@ public final class Engine implements TextEngine {
     @Override
     public @Nullable String failure() {
         return loop.failure();
+    }
+
+    /// Who watches the weights; tests damage what it watches.
+    @Nullable WeightGuard guard() {
+        return guard;
     }
 
     @Override

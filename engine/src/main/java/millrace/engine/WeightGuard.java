@@ -133,6 +133,11 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
         }
     }
 
+    /// What is watched.
+    List<Region> regions() {
+        return regions;
+    }
+
     /// The checksums.
     BlockTable table() {
         return table;

@@ -76,23 +76,21 @@ public final class ArrayRegion implements Region {
                 bytes,
                 () -> {
                     ByteBuffer out = allocate(bytes);
-                    for (long offset : matrix.panelOffsets()) {
-                        out.putLong(offset);
+                    long[] offsets = matrix.panelOffsets();
+                    boolean[] raw = matrix.rawPanels();
+                    for (int p = 0; p < panels; p++) {
+                        out.putLong(offsets[p]).put((byte) (raw[p] ? 1 : 0));
                     }
-                    for (boolean raw : matrix.rawPanels()) {
-                        out.put((byte) (raw ? 1 : 0));
-                    }
-                    return out.flip();
+                    return out.putLong(offsets[panels]).flip();
                 },
                 in -> {
                     long[] offsets = new long[panels + 1];
                     boolean[] raw = new boolean[panels];
-                    for (int p = 0; p <= panels; p++) {
-                        offsets[p] = in.getLong();
-                    }
                     for (int p = 0; p < panels; p++) {
+                        offsets[p] = in.getLong();
                         raw[p] = in.get() != 0;
                     }
+                    offsets[panels] = in.getLong();
                     matrix.restorePanels(offsets, raw);
                 });
     }

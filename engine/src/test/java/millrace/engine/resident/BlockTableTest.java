@@ -81,17 +81,13 @@ class BlockTableTest {
             for (int i = 0; i < INJECTIONS; i++) {
                 int r = random.nextInt(regions.size());
                 Region region = regions.get(r);
-                long bit = random.nextLong(8 * region.bytes());
-                if (region.format().equals("panels") && bit >= 8 * (region.bytes() - ((MatrixRegion) regions.get(r - 1)).matrix().panels())) {
-                    bit &= -8; // of a flag only its one bit is kept
-                }
-                TestRegions.flip(region, bit);
+                long bit = Damage.flip(region, random);
                 List<Integer> found = differing(regions, table);
                 assertThat(found).as("%s, bit %d, injection %d", region.name(), bit, i).hasSize(1);
                 int first = BlockTable.count(regions.subList(0, r));
                 int local = found.getFirst() - first;
                 assertThat(bit / 8).isBetween(region.start(local), region.start(local) + region.bytes(local) - 1);
-                TestRegions.flip(region, bit);
+                Damage.flip(region, bit);
             }
             assertThat(differing(regions, table)).isEmpty();
         }
@@ -135,7 +131,7 @@ class BlockTableTest {
         try (BlockTable table = table(all())) {
             for (int i = 0; i < INJECTIONS; i++) {
                 int copy = random.nextInt(2);
-                TestRegions.flip(table.copy(copy), random.nextLong(8 * table.copy(copy).byteSize()));
+                Damage.flip(table.copy(copy), random.nextLong(8 * table.copy(copy).byteSize()));
                 BlockTable.Problem problem = table.problem(copy);
                 assertThat(problem).as("injection %d", i).isNotNull();
                 assertThat(problem.code()).isEqualTo("BT_DAMAGED");
@@ -167,9 +163,9 @@ class BlockTableTest {
             byte[] whole = table.copy(0).toArray(java.lang.foreign.ValueLayout.JAVA_BYTE);
             table.copy(0).fill((byte) 1);
             table.copy(1).fill((byte) 2);
-            TestRegions.flip(regions.get(2), 77);
+            Damage.flip(regions.get(2), 77);
             assertThat(table.rebuild(regions, regions::get, TestRegions::oneByOne)).isFalse();
-            TestRegions.flip(regions.get(2), 77);
+            Damage.flip(regions.get(2), 77);
             assertThat(table.rebuild(regions, regions::get, TestRegions::oneByOne)).isTrue();
             assertThat(table.problem(0)).isNull();
             assertThat(table.problem(1)).isNull();
@@ -184,7 +180,7 @@ class BlockTableTest {
             List<Region> again = TestRegions.of(arena, format);
             for (int r = 0; r < regions.size(); r++) {
                 int sum = regions.get(r).checksum(0);
-                TestRegions.flip(regions.get(r), 13 * 8);
+                Damage.flip(regions.get(r), 13 * 8);
                 assertThat(regions.get(r).checksum(0)).isNotEqualTo(sum);
                 regions.get(r).restore(0, again.get(r));
                 assertThat(regions.get(r).checksum(0)).isEqualTo(sum);

@@ -65,20 +65,4 @@ final class TestRegions {
         }
         return List.of(ArrayRegion.of("norm", floats), ArrayRegion.of("frequencies", doubles));
     }
-
-    /// Flips a bit of a region.
-    static void flip(Region region, long bit) {
-        switch (region) {
-            case MatrixRegion matrix -> flip(matrix.matrix().data(), bit);
-            case ArrayRegion array -> {
-                var bytes = array.read();
-                int at = (int) (bit / 8);
-                array.write(bytes.put(at, (byte) (bytes.get(at) ^ 1 << bit % 8)));
-            }
-        }
-    }
-
-    static void flip(MemorySegment bytes, long bit) {
-        Words.octet(bytes, bit / 8, (byte) (Words.octet(bytes, bit / 8) ^ 1 << bit % 8));
-    }
 }
