@@ -12,6 +12,7 @@ import millrace.schemas.AuditPosition;
 import millrace.schemas.Completion;
 import millrace.schemas.FinishReason;
 import millrace.schemas.Prompt;
+import millrace.schemas.RecordModel;
 import millrace.schemas.Timings;
 import millrace.schemas.Usage;
 
@@ -84,7 +85,9 @@ final class Completions {
                 "", List.of(), millrace.engine.FinishReason.FAILED, result.usage(), result.timings(), "RESULT_TOO_LARGE",
                 "completion: expected a record of at most " + maxBytes + " bytes, got " + bytes + "; ask for fewer tokens",
                 Transcript.NONE);
-        Prompt lean = Prompt.newBuilder(outcome.prompt()).setMetadata(Map.of()).build();
+        // Not the builder: it copies nested records by looking up their classes by name, which Avro refuses.
+        Prompt lean = RecordModel.instance().deepCopy(Prompt.getClassSchema(), outcome.prompt());
+        lean.setMetadata(Map.of());
         return new Outcome.Answered(outcome.source(), lean, outcome.prepared(), failed);
     }
 

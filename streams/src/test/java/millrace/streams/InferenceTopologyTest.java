@@ -316,6 +316,23 @@ class InferenceTopologyTest {
     }
 
     @Test
+    void turnsAResultThatIsTooLargeIntoAFailureWhateverThePromptHolds() {
+        start(Map.of("intake.max.bytes", "2000"));
+        service.send(Prompt.newBuilder().setRequestId("r-1").setTenant("acme").setSessionId("s-1")
+                .setMessages(List.of(millrace.schemas.Message.newBuilder().setRole("user").setContent("q").setToolCalls(List.of())
+                        .build()))
+                .setSampling(millrace.schemas.Sampling.newBuilder().setSeed(7L).build()).build());
+        service.engine.end("r-1", ScriptedEngine.text(service.engine.submitted.getFirst().prompt, "x".repeat(3_000)));
+        service.turn();
+        Completion completion = service.completion(0);
+        assertThat(completion.getErrorCode()).isEqualTo("RESULT_TOO_LARGE");
+        assertThat(completion.getTenant()).isEqualTo("acme");
+        assertThat(completion.getSessionId()).isEqualTo("s-1");
+        assertThat(completion.getSeed()).isEqualTo(7);
+        servesTheNextGoodPrompt();
+    }
+
+    @Test
     void keepsEveryRecordBelowWhatTheProducerAccepts() {
         // The broker's refusal of a record would end the thread, and the record would come back at each restart.
         start(Map.of("intake.max.bytes", "2000"));
