@@ -32,12 +32,15 @@ public interface TextEngine extends AutoCloseable {
         return null;
     }
 
-    /// What its checks say now.
+    /// What its checks say now. Stream threads ask at every turn: it must cost next to nothing.
     default IntegrityState integrity() {
         return IntegrityState.NONE;
     }
 
-    /// Events with a number above `after`, oldest first. An engine keeps the last thousand.
+    /// Events with a number above `after`, oldest first. An engine keeps the last thousand. Stream threads ask at every turn.
+    ///
+    /// Who has read an event of damage may rely on two things: [#trusts] already knows of it, and no result that was
+    /// computed again because of it was given to a listener before the event could be read.
     default List<IntegrityEvent> events(long after) {
         return List.of();
     }

@@ -29,7 +29,8 @@ public final class RecordModel extends SpecificData {
             entry(PreviousLog.getClassSchema(), PreviousLog.class),
             entry(SuspectRange.getClassSchema(), SuspectRange.class),
             entry(PruneMark.getClassSchema(), PruneMark.class),
-            entry(CheckpointRecord.getClassSchema(), CheckpointRecord.class));
+            entry(CheckpointRecord.getClassSchema(), CheckpointRecord.class),
+            entry(AlarmRecord.getClassSchema(), AlarmRecord.class));
 
     private RecordModel() {
         super(RecordModel.class.getClassLoader());

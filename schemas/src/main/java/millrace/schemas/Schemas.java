@@ -19,7 +19,8 @@ public enum Schemas {
     PROMPT(Prompt.getClassSchema()),
     COMPLETION(Completion.getClassSchema()),
     ATTESTATION(AttestationRecord.getClassSchema()),
-    CHECKPOINT(CheckpointRecord.getClassSchema());
+    CHECKPOINT(CheckpointRecord.getClassSchema()),
+    ALARM(AlarmRecord.getClassSchema());
 
     /// Directories of released schemas, newest first.
     private static final List<String> RELEASES = List.of("v3", "v2", "v1");
@@ -69,6 +70,9 @@ public enum Schemas {
         List<Schema> versions = new ArrayList<>(List.of(schema));
         for (String release : RELEASES) {
             Schema released = released(release);
+            if (released == null) {
+                break; // older releases did not have this record
+            }
             if (versions.stream().noneMatch(known -> Arrays.equals(fingerprint(known), fingerprint(released)))) {
                 versions.add(released);
             }
@@ -77,6 +81,9 @@ public enum Schemas {
     }
 
     private Schema released(String release) {
+        if (Schemas.class.getResource(file(release, schema.getName())) == null) {
+            return null;
+        }
         Schema.Parser parser = new Schema.Parser();
         for (String name : SHARED) {
             parse(parser, release, name);
@@ -84,8 +91,12 @@ public enum Schemas {
         return parse(parser, release, schema.getName());
     }
 
+    private static String file(String release, String name) {
+        return "frozen/" + release + "/" + name + ".avsc";
+    }
+
     private static Schema parse(Schema.Parser parser, String release, String name) {
-        String file = "frozen/" + release + "/" + name + ".avsc";
+        String file = file(release, name);
         try (InputStream in = Schemas.class.getResourceAsStream(file)) {
             if (in == null) {
                 throw new IllegalStateException(file + " is missing from the jar; build again");

@@ -5,12 +5,15 @@ import java.security.SecureRandom;
 import java.time.Clock;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
+import millrace.engine.IntegrityEvent;
 import millrace.integrity.Commitment;
 import millrace.integrity.Leaf;
-import millrace.integrity.NoteSigner;
 import millrace.integrity.Origin;
 import millrace.integrity.SignedNote;
+import millrace.integrity.TreeState;
 import millrace.schemas.AttestationRecord;
+import millrace.schemas.AuditVerdict;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
 import millrace.streams.registry.AvroEncoder;
@@ -22,23 +25,28 @@ import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 
 /// Turns outcomes into completions and leaves: no completion leaves without its attestation, in the same transaction.
+/// Events of the engine become leaves too; before the first leaf of this process stand those that say what serves here.
 ///
-/// A batch of outcomes is one call, so that the log's state is put into the store once per batch and always before
-/// the thread can commit.
-final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], Outgoing> {
+/// A handover is one call, so that the log's state is put into the store once per turn and always before the thread can
+/// commit.
+final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgoing> {
     static final String COMPLETIONS_SINK = "completions";
     static final String AUDIT_SINK = "audit";
     static final String CHECKPOINTS_SINK = "checkpoints";
     static final String DLQ_SINK = "dlq";
+    private static final byte[] NO_KEY = {};
 
     /// What the processors of one process share.
     ///
     /// @param patience how long the audit topic may disagree with the log's state at a start before it counts
     record Shared(
             Attestations attestations,
+            EventLeaves events,
             Completions completions,
             Encoders encoders,
-            NoteSigner signer,
+            LogCheckpoints.Signing signing,
+            AuditLogs logs,
+            Alarms alarms,
             AuditTail tail,
             Duration patience,
             String originDomain,
@@ -53,42 +61,89 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
     record Encoders(AvroEncoder<Completion> completion, int attestationId, AvroEncoder<CheckpointRecord> checkpoint) {}
 
     private final Shared shared;
+    private final WakeableClients clients;
     private final int maxBytes;
     private ProcessorContext<byte[], Outgoing> context;
     private AuditLog log;
-    private long signedSize = -1;
+    private LogMemory memory;
+    private LogCheckpoints checkpoints;
+    private WakeableClients.Poll poll;
+    private boolean introduced;
+    private boolean unsigned;
 
     @SuppressWarnings("NullAway.Init") // init() runs before any record
-    AttestProcessor(Shared shared) {
+    AttestProcessor(Shared shared, WakeableClients clients) {
         this.shared = shared;
+        this.clients = clients;
         this.maxBytes = ProducerLimits.maxRecordBytes(shared.config());
     }
 
     @Override
     public void init(ProcessorContext<byte[], Outgoing> context) {
         this.context = context;
-        // Kafka Streams may initialize the same instance again, on a state that was taken back.
-        signedSize = -1;
         ServiceConfig config = shared.config();
-        Origin origin = new Origin(
-                shared.originDomain(), shared.cluster(), config.string("topics.audit"), context.taskId().partition(), 0);
+        int partition = context.taskId().partition();
+        Origin origin = new Origin(shared.originDomain(), shared.cluster(), config.string("topics.audit"), partition, 0);
         log = AuditLog.open(
                 context.getStateStore(AuditLog.STORE), origin, shared.tail(), shared.patience(), shared.ticker(),
                 config.flag("audit.epoch.new"));
+        // Kafka Streams may initialize the same instance again, on a state that was taken back.
+        introduced = false;
+        memory = shared.logs().memory(partition);
+        memory.rewind(log.state().size());
+        checkpoints = new LogCheckpoints(
+                shared.signing(), shared.metrics(), shared.ticker(), config.span("audit.checkpoint.max.lag"));
+        checkpoints.grown(log.state());
+        shared.logs().opened(partition, checkpoints);
+        poll = clients.ofCurrentThread();
+        unsigned = false;
         context.schedule(config.duration("audit.checkpoint.interval.ms"), PunctuationType.WALL_CLOCK_TIME, now -> checkpoint());
     }
 
     @Override
-    public void process(Record<byte[], List<Outcome>> batch) {
-        for (Outcome outcome : batch.value()) {
-            if (log.previous() != null) {
-                AttestationRecord start = shared.attestations().epochStart(log.state(), log.previous(), shared.clock().millis());
-                leaf(start, new byte[0]);
-            }
+    public void process(Record<byte[], Handover> turn) {
+        turn.value().events().forEach(this::note);
+        for (Outcome outcome : turn.value().outcomes()) {
+            introduce();
             attest(outcome);
             shared.metrics().outcome(outcome);
         }
         log.save();
+        checkpoints.grown(log.state());
+    }
+
+    /// Before the first leaf of this process: how the epoch began, which model serves, and what computes it. Each life of
+    /// the task says so anew, for another process may have written in between.
+    private void introduce() {
+        long now = shared.clock().millis();
+        if (log.previous() != null) {
+            leaf(shared.attestations().epochStart(log.state(), log.previous(), now), NO_KEY);
+        }
+        if (!introduced) {
+            introduced = true;
+            leaf(shared.events().modelLoad(log.state(), now), NO_KEY);
+            leaf(shared.events().build(log.state(), now), NO_KEY);
+        }
+    }
+
+    private void note(IntegrityEvent event) {
+        introduce();
+        if (!memory.take(event, log.state().size())) {
+            return;
+        }
+        long now = shared.clock().millis();
+        if (event.suspectFromStep() == IntegrityEvent.NO_STEP) {
+            leaf(shared.events().of(event, null, log.state(), now), NO_KEY);
+            return;
+        }
+        List<LogMemory.Range> ranges = memory.suspects(event.suspectFromStep());
+        if (ranges.isEmpty()) {
+            ranges = List.of(LogMemory.Range.none(log.state().size()));
+        }
+        for (LogMemory.Range range : ranges) {
+            shared.metrics().suspects(range.leaves());
+            leaf(shared.events().of(event, range, log.state(), now), NO_KEY);
+        }
     }
 
     private void attest(Outcome outcome) {
@@ -110,30 +165,33 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
                     wire = shared.encoders().completion().encode(
                             shared.completions().answered(fitting, log.state(), leaf, salt));
                 }
-                forwardCompletion(source, completion.getRequestId(), leaf, wire, now);
+                // Of a result that was too large the failure depends on those steps as well.
+                memory.answered(log.state().size(), answered.result().transcript().lastStep());
+                forwardCompletion(source, completion.getRequestId(), record.getVerdict(), leaf, wire, now);
             }
             case Outcome.Rejected rejected -> {
                 AttestationRecord record = shared.attestations().rejected(log.state(), rejected, salt, now);
                 Leaf leaf = Leaf.of(record);
                 Completion completion = shared.completions().rejected(rejected, log.state(), leaf, salt);
                 forwardCompletion(
-                        source, completion.getRequestId(), leaf, shared.encoders().completion().encode(completion), now);
+                        source, completion.getRequestId(), record.getVerdict(), leaf, shared.encoders().completion().encode(completion), now);
             }
             case Outcome.Undecodable undecodable -> {
                 Leaf leaf = Leaf.of(shared.attestations().undecodable(log.state(), undecodable, salt, now));
                 forwardDeadLetter(undecodable, leaf, salt, now);
-                leaf(leaf, new byte[0]);
+                leaf(leaf, NO_KEY, new RecordHeaders());
             }
         }
     }
 
-    private void forwardCompletion(Source source, String requestId, Leaf leaf, byte[] wire, long now) {
+    private void forwardCompletion(
+            Source source, String requestId, AuditVerdict verdict, Leaf leaf, byte[] wire, long now) {
         byte[] id = requestId.getBytes(StandardCharsets.UTF_8);
         byte[] key = source.key() == null || source.key().length > ProducerLimits.MAX_COPIED_BYTES ? id : source.key();
-        Headers headers = EventHeaders.completion(source, requestId, log.state(), leaf, now);
+        Headers headers = EventHeaders.completion(source, requestId, log.state(), leaf, verdict, now);
         context.forward(new Record<>(key, new Outgoing(source.partition(), wire), now, headers), COMPLETIONS_SINK);
         CrashPoints.reach("between-completion-and-audit");
-        leaf(leaf, id);
+        leaf(leaf, id, new RecordHeaders());
     }
 
     private void forwardDeadLetter(Outcome.Undecodable undecodable, Leaf leaf, byte[] salt, long now) {
@@ -146,33 +204,53 @@ final class AttestProcessor implements Processor<byte[], List<Outcome>, byte[], 
     }
 
     private void leaf(AttestationRecord record, byte[] key) {
-        leaf(Leaf.of(record), key);
+        Headers headers = EventHeaders.leaf(record);
+        leaf(Leaf.of(record), key, headers);
     }
 
-    private void leaf(Leaf leaf, byte[] key) {
+    private void leaf(Leaf leaf, byte[] key, Headers headers) {
         byte[] wire = leaf.wire(shared.encoders().attestationId());
         long now = shared.clock().millis();
-        context.forward(
-                new Record<>(key, new Outgoing(log.state().origin().partition(), wire), now, new RecordHeaders()), AUDIT_SINK);
+        context.forward(new Record<>(key, new Outgoing(log.state().origin().partition(), wire), now, headers), AUDIT_SINK);
+        memory.wrote(log.state().size());
         log.append(leaf.hash());
         shared.metrics().leaf();
     }
 
     private void checkpoint() {
-        long size = log.state().size();
-        if (size == 0 || size == signedSize) {
+        TreeState head = log.state();
+        Optional<SignedNote> note = checkpoints.sign(head);
+        holdWhileUnsigned(head);
+        if (note.isEmpty()) {
             return;
         }
-        String origin = log.state().origin().text();
-        String note = SignedNote.sign(log.state().checkpoint().text(), shared.signer()).encode();
+        String origin = head.origin().text();
+        long now = shared.clock().millis();
         CheckpointRecord record = new CheckpointRecord(
-                origin, log.state().origin().partition(), size, log.state().frontier().root().toHash(), note, shared.clock().millis());
+                origin, head.origin().partition(), head.size(), head.frontier().root().toHash(), note.get().encode(), now);
         byte[] wire = shared.encoders().checkpoint().encode(record);
         context.forward(
-                new Record<>(origin.getBytes(StandardCharsets.UTF_8), new Outgoing(log.state().origin().partition(), wire),
-                        shared.clock().millis(), new RecordHeaders()),
+                new Record<>(origin.getBytes(StandardCharsets.UTF_8), new Outgoing(head.origin().partition(), wire), now,
+                        new RecordHeaders()),
                 CHECKPOINTS_SINK);
-        signedSize = size;
         shared.metrics().checkpoint();
+    }
+
+    private void holdWhileUnsigned(TreeState head) {
+        boolean late = checkpoints.isLate();
+        poll.hold(this, late);
+        if (late && !unsigned) {
+            shared.alarms().raise("SIGNER", Alarms.FAILED, "AUDIT_UNSIGNED",
+                    "partition=" + head.origin().partition() + " leaves=" + checkpoints.unsignedLeaves());
+        }
+        unsigned = late;
+    }
+
+    @Override
+    public void close() {
+        if (checkpoints != null) {
+            poll.hold(this, false);
+            shared.logs().closed(context.taskId().partition(), checkpoints);
+        }
     }
 }

@@ -1,10 +1,16 @@
 package millrace.streams;
 
+import java.time.Duration;
 import java.util.List;
+import java.util.function.Supplier;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityConfig;
+import millrace.engine.IntegrityState;
 import millrace.engine.ModelCard;
+import millrace.engine.ModelTrust;
 import millrace.engine.Sampling;
+import millrace.engine.Transcript;
 import millrace.integrity.Commitment;
 import millrace.integrity.Digest;
 import millrace.integrity.NoteSigner;
@@ -23,11 +29,23 @@ final class Attestations {
     private static final int SCHEMA_VERSION = 3;
     private static final Hash NONE = Digest.ZERO.toHash();
     private static final byte[] NOTHING = new byte[0];
+    private static final int LEVEL_COMMITMENTS = 0;
+    private static final int LEVEL_TOKENS = 1;
+    private static final int LEVEL_LOGITS = 3;
+    private static final long CHECK_SIGNATURE = 1;
     private static final long CHECK_DIGEST_PINNED = 1L << 1;
+    private static final long CHECK_SCRUBBED = 1L << 2;
+    private static final long CHECK_KV_PAGES = 1L << 3;
     private static final long CHECK_NUMERIC_GUARD = 1L << 5;
+    private static final long CHECK_CANARY = 1L << 6;
+    /// A check counts until the next one should have been over for as long again.
+    private static final int FRESH_INTERVALS = 2;
 
     private final ModelCard card;
-    private final boolean pinned;
+    private final IntegrityConfig integrity;
+    private final Supplier<IntegrityState> state;
+    private final long checksAtLoad;
+    private final String verifyMode;
     private final String instanceId;
     private final String completionsTopic;
     private final String dlqTopic;
@@ -36,9 +54,15 @@ final class Attestations {
     private final Hash buildDigest;
     private final String buildVersion;
 
-    Attestations(ModelCard card, ServiceConfig config, String instanceId, NoteSigner signer) {
+    /// @param state what the engine's checks say now
+    Attestations(
+            ModelCard card, Supplier<IntegrityState> state, ServiceConfig config, String instanceId, NoteSigner signer) {
         this.card = card;
-        this.pinned = !config.string("engine.model.digest").isBlank();
+        this.integrity = config.integrity();
+        this.state = state;
+        boolean pinned = !config.string("engine.model.digest").isBlank();
+        this.checksAtLoad = (card.trust().verified() ? CHECK_SIGNATURE : 0) | (pinned ? CHECK_DIGEST_PINNED : 0);
+        this.verifyMode = verifyMode(card.trust(), config.string("engine.model.verify"), pinned);
         this.instanceId = instanceId;
         this.completionsTopic = config.string("topics.completions");
         this.dlqTopic = config.string("topics.dlq");
@@ -47,6 +71,22 @@ final class Attestations {
         int space = card.build().indexOf(' ');
         this.buildVersion = space < 0 ? card.build() : card.build().substring(0, space);
         this.buildDigest = space < 0 ? NONE : hash(card.build().substring(space + 1));
+    }
+
+    /// What an auditor learns of the load: the mode that was in force, and `off` only where somebody chose it.
+    private static String verifyMode(ModelTrust trust, String configured, boolean pinned) {
+        if (!trust.mode().equals("off") || configured.equals("off")) {
+            return trust.mode();
+        }
+        return pinned ? "digest_pinned" : "digest_recorded";
+    }
+
+    String verifyMode() {
+        return verifyMode;
+    }
+
+    private static @Nullable Hash hashOrNull(String text) {
+        return text.isEmpty() ? null : hash(text);
     }
 
     /// A digest given as hexadecimal digits, with or without an algorithm before a colon; zeros for anything else.
@@ -59,8 +99,10 @@ final class Attestations {
         GenerationResult result = outcome.result();
         GenerationRequest request = outcome.prepared().request();
         Sampling sampling = request.sampling();
-        boolean failed = result.reason() == millrace.engine.FinishReason.FAILED;
-        return base(log, outcome.source(), AuditEvent.INFERENCE, nowMs)
+        Transcript transcript = result.transcript();
+        boolean replayable = !transcript.logitsDigests().isEmpty();
+        IntegrityState now = state.get();
+        return base(log, outcome.source(), AuditEvent.INFERENCE, now, nowMs)
                 .setRequestId(outcome.prompt().getRequestId())
                 .setTenantRef(tenant(outcome.prompt().getTenant()))
                 .setPromptCommit(Commitment.prompt(salt, outcome.prepared().text()).toHash())
@@ -78,12 +120,39 @@ final class Attestations {
                 .setRepetitionPenaltyBits(Float.floatToRawIntBits(sampling.repetitionPenalty()))
                 .setMaxTokens(request.maxNewTokens())
                 .setStopCommit(Commitment.stopList(salt, request.stop()).toHash())
-                .setChecks((pinned ? CHECK_DIGEST_PINNED : 0) | (result.transcript().numericGuard() ? CHECK_NUMERIC_GUARD : 0))
-                .setMaxBatch(result.transcript().maxBatch())
-                .setRecomputedSteps(result.transcript().recomputedSteps())
-                .setVerdict(failed ? AuditVerdict.FAILED
-                        : result.transcript().recomputedSteps() > 0 ? AuditVerdict.OK_RECOMPUTED : AuditVerdict.OK)
+                .setChecks(checks(transcript, now))
+                .setMaxBatch(transcript.maxBatch())
+                .setRecomputedSteps(transcript.recomputedSteps())
+                .setVerdict(verdict(outcome))
+                .setLevel(replayable ? LEVEL_LOGITS : LEVEL_TOKENS)
+                .setKvPagesVerified(transcript.kvPagesVerified())
+                .setKvMismatches(transcript.kvMismatches())
+                .setLogitsEvery(replayable ? transcript.logitsEvery() : 0)
+                .setLogitsCommit(replayable ? Commitment.logits(salt, transcript.logitsDigests()).toHash() : null)
                 .build();
+    }
+
+    private static AuditVerdict verdict(Outcome.Answered outcome) {
+        if (outcome.result().reason() == millrace.engine.FinishReason.FAILED) {
+            return AuditVerdict.FAILED;
+        }
+        Transcript transcript = outcome.result().transcript();
+        boolean again = transcript.recomputedSteps() > 0 || transcript.kvMismatches() > 0 || outcome.withheld() > 0;
+        return again ? AuditVerdict.OK_RECOMPUTED : AuditVerdict.OK;
+    }
+
+    private long checks(Transcript transcript, IntegrityState now) {
+        long checks = checksAtLoad;
+        checks |= isFresh(now.scrubAgeMs(), integrity.scrubInterval()) ? CHECK_SCRUBBED : 0;
+        checks |= transcript.kvPagesVerified() > 0 ? CHECK_KV_PAGES : 0;
+        checks |= transcript.numericGuard() ? CHECK_NUMERIC_GUARD : 0;
+        checks |= isFresh(now.canaryAgeMs(), integrity.canaryInterval()) ? CHECK_CANARY : 0;
+        return checks;
+    }
+
+    /// @param ageMs -1 for a check that is not made
+    private static boolean isFresh(long ageMs, Duration interval) {
+        return ageMs >= 0 && interval.isPositive() && ageMs <= FRESH_INTERVALS * interval.toMillis();
     }
 
     AttestationRecord rejected(TreeState log, Outcome.Rejected outcome, byte[] salt, long nowMs) {
@@ -102,12 +171,12 @@ final class Attestations {
     }
 
     AttestationRecord epochStart(TreeState log, PreviousLog previous, long nowMs) {
-        return base(log, null, AuditEvent.EPOCH_START, nowMs).setPreviousLog(previous).build();
+        return base(log, null, AuditEvent.EPOCH_START, state.get(), nowMs).setPreviousLog(previous).build();
     }
 
     private AttestationRecord.Builder refused(TreeState log, Source source, String code, byte[] salt, long nowMs) {
         byte[] value = source.value() == null ? NOTHING : source.value();
-        return base(log, source, AuditEvent.REFUSED, nowMs)
+        return base(log, source, AuditEvent.REFUSED, state.get(), nowMs)
                 .setPromptCommit(Commitment.record(salt, value).toHash())
                 .setCompletionCommit(Commitment.completion(salt, "").toHash())
                 .setTokenIdsCommit(Commitment.tokenIds(salt, List.of()).toHash())
@@ -116,7 +185,16 @@ final class Attestations {
                 .setVerdict(AuditVerdict.REFUSED);
     }
 
-    private AttestationRecord.Builder base(TreeState log, @Nullable Source source, AuditEvent event, long nowMs) {
+    /// The leaf of something that is no answer: `detail` is all that it says beyond what serves here.
+    AttestationRecord.Builder event(TreeState log, AuditEvent event, long nowMs, AuditVerdict verdict, String detail) {
+        return base(log, null, event, state.get(), nowMs)
+                .setChecks(event == AuditEvent.MODEL_LOAD ? checksAtLoad : 0)
+                .setVerdict(verdict)
+                .setDetail(detail);
+    }
+
+    private AttestationRecord.Builder base(
+            TreeState log, @Nullable Source source, AuditEvent event, IntegrityState now, long nowMs) {
         return AttestationRecord.newBuilder()
                 .setSchemaVersion(SCHEMA_VERSION)
                 .setLogOrigin(log.origin().text())
@@ -142,7 +220,7 @@ final class Attestations {
                 .setErrorCode("")
                 .setModelName(card.name())
                 .setModelDigest(modelDigest)
-                .setVerifyMode(pinned ? "digest_pinned" : "digest_recorded")
+                .setVerifyMode(verifyMode)
                 .setTokenizerSha256(hash(card.tokenizerDigest()))
                 .setTemplateSha256(hash(card.templateDigest()))
                 .setBuild(buildVersion)
@@ -163,7 +241,13 @@ final class Attestations {
                 .setChecks(0L)
                 .setMaxBatch(0)
                 .setRecomputedSteps(0)
-                .setVerdict(AuditVerdict.UNKNOWN);
+                .setVerdict(AuditVerdict.UNKNOWN)
+                .setLevel(LEVEL_COMMITMENTS)
+                .setBundleSha256(hashOrNull(card.trust().bundleSha256()))
+                .setKeyHint(hashOrNull(card.trust().keyHint()))
+                .setBlockTableSha256(hashOrNull(card.blockTableSha256()))
+                .setScrubGeneration(now.scrubGeneration())
+                .setScrubAgeMs(now.scrubAgeMs());
     }
 
     private TenantRef tenant(@Nullable String tenant) {

@@ -28,6 +28,8 @@ final class Completions {
         GenerationResult result = outcome.result();
         Prompt prompt = outcome.prompt();
         millrace.engine.Timings timings = result.timings();
+        Transcript transcript = result.transcript();
+        boolean replayable = !transcript.logitsDigests().isEmpty();
         return Completion.newBuilder()
                 .setRequestId(prompt.getRequestId())
                 .setTenant(prompt.getTenant())
@@ -49,6 +51,8 @@ final class Completions {
                 .setMetadata(prompt.getMetadata())
                 .setKvFormat(card.kvFormat())
                 .setWeightFormat(card.weightFormat())
+                .setLogitsDigests(replayable ? List.copyOf(transcript.logitsDigests()) : null)
+                .setLogitsEvery(replayable ? transcript.logitsEvery() : 0)
                 .build();
     }
 
@@ -88,7 +92,7 @@ final class Completions {
         // Not the builder: it copies nested records by looking up their classes by name, which Avro refuses.
         Prompt lean = RecordModel.instance().deepCopy(Prompt.getClassSchema(), outcome.prompt());
         lean.setMetadata(Map.of());
-        return new Outcome.Answered(outcome.source(), lean, outcome.prepared(), failed);
+        return new Outcome.Answered(outcome.source(), lean, outcome.prepared(), failed, outcome.withheld());
     }
 
     static FinishReason finish(millrace.engine.FinishReason reason) {

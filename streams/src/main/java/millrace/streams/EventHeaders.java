@@ -6,6 +6,8 @@ import java.util.HexFormat;
 import java.util.Set;
 import millrace.integrity.Leaf;
 import millrace.integrity.TreeState;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.AuditVerdict;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -22,7 +24,8 @@ final class EventHeaders {
 
     private EventHeaders() {}
 
-    static Headers completion(Source source, String requestId, TreeState log, Leaf leaf, long nowMs) {
+    static Headers completion(
+            Source source, String requestId, TreeState log, Leaf leaf, AuditVerdict verdict, long nowMs) {
         RecordHeaders headers = new RecordHeaders();
         for (Header header : fitting(source)) {
             if (!header.key().startsWith("ce_") && !header.key().startsWith("attest-") && !NOT_COPIED.contains(header.key())) {
@@ -37,6 +40,18 @@ final class EventHeaders {
         put(headers, "ce_subject", requestId);
         put(headers, "content-type", "application/avro");
         attest(headers, log, leaf);
+        put(headers, "attest-verdict", verdict.name());
+        return headers;
+    }
+
+    /// What tells a consumer of the audit topic, without a schema, that something happened which is no answer, and which
+    /// leaves it brings into doubt or takes back.
+    static Headers leaf(AttestationRecord record) {
+        RecordHeaders headers = new RecordHeaders();
+        put(headers, "attest-event", record.getEvent().name());
+        if (record.getSuspect() != null && record.getSuspect().getToSeq() >= record.getSuspect().getFromSeq()) {
+            put(headers, "attest-suspect", record.getSuspect().getFromSeq() + "-" + record.getSuspect().getToSeq());
+        }
         return headers;
     }
 

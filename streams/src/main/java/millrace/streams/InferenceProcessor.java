@@ -6,6 +6,7 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Queue;
@@ -13,6 +14,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityEvent;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.TextEngine;
@@ -38,7 +40,7 @@ import org.slf4j.LoggerFactory;
 /// forwards its outcome, so at any crash it is in exactly one of: the input topic behind the committed offset, the
 /// pending store, the output topics. `init` submits again whatever is pending; a completion is a pure function of the
 /// prompt, so the second run gives the same bits.
-final class InferenceProcessor implements Processor<byte[], byte[], byte[], List<Outcome>> {
+final class InferenceProcessor implements Processor<byte[], byte[], byte[], Handover> {
     static final String PENDING_STORE = "pending";
     static final String SEEN_STORE = "seen";
     private static final Logger LOG = LoggerFactory.getLogger(InferenceProcessor.class);
@@ -51,6 +53,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             PromptDecoder decoder,
             Intake.Limits limits,
             CacheSalts salts,
+            AuditLogs logs,
             WakeableClients clients,
             ServiceMetrics metrics,
             Runnable onEngineFailure,
@@ -58,7 +61,8 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             Ticker ticker,
             ServiceConfig config) {}
 
-    private record Work(Source source, Prompt prompt, PreparedPrompt prepared) {}
+    /// @param withheld earlier results of it that were not handed on
+    private record Work(Source source, Prompt prompt, PreparedPrompt prepared, int withheld) {}
 
     private record Ended(long offset, GenerationResult result) {}
 
@@ -94,13 +98,14 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
     private final long batchWaitNanos;
     private final long dedupRetentionMs;
 
-    private ProcessorContext<byte[], List<Outcome>> context;
+    private ProcessorContext<byte[], Handover> context;
     private KeyValueStore<Bytes, byte[]> pending;
     private WindowStore<Bytes, byte[]> seen;
     private WakeableClients.Poll poll;
     private CommitPace commits;
     private long batchSinceNanos;
     private long retryUnreadAtNanos;
+    private boolean failed;
     private Life life;
 
     @SuppressWarnings("NullAway.Init") // init() runs before any record
@@ -114,9 +119,10 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
     }
 
     @Override
-    public void init(ProcessorContext<byte[], List<Outcome>> context) {
+    public void init(ProcessorContext<byte[], Handover> context) {
         this.context = context;
         life = new Life();
+        failed = false;
         pending = context.getStateStore(PENDING_STORE);
         seen = context.getStateStore(SEEN_STORE);
         poll = shared.clients().ofCurrentThread();
@@ -201,18 +207,22 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             return;
         }
         try {
-            Work work = new Work(source, prompt, intake.prepare(prompt, source));
+            Work work = new Work(source, prompt, intake.prepare(prompt, source), 0);
             if (stage != Stage.ADMITTED) {
                 keep(source, true);
             }
-            inFlight.put(source.offset(), work);
-            if (batch.isEmpty()) {
-                batchSinceNanos = shared.ticker().nanos();
-            }
-            batch.add(work);
+            queue(work);
         } catch (InvalidRequestException e) {
             end(new Outcome.Rejected(source, prompt, e.code(), e.getMessage()));
         }
+    }
+
+    private void queue(Work work) {
+        inFlight.put(work.source().offset(), work);
+        if (batch.isEmpty()) {
+            batchSinceNanos = shared.ticker().nanos();
+        }
+        batch.add(work);
     }
 
     private void keep(Source source, boolean admitted) {
@@ -231,13 +241,24 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
         feed();
         drain();
         handOn();
+        if (!failed && shared.engine().failure() != null) {
+            // After the handover: what it found out is in the log before the service stops.
+            failed = true;
+            shared.onEngineFailure().run();
+        }
+        hold();
+        commits.tick();
+    }
+
+    /// Holds partitions back while the engine has enough to do, and while it starts nothing: a fault is being repaired, or
+    /// could not be.
+    private void hold() {
         int load = shared.engine().load() + unread.size();
-        if (load >= holdAt) {
+        if (load >= holdAt || !shared.engine().integrity().admitting()) {
             poll.hold(this, true);
         } else if (load <= holdAt * 3 / 4) {
             poll.hold(this, false);
         }
-        commits.tick();
     }
 
     private void retryUnread() {
@@ -282,23 +303,45 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], List
             Work work = inFlight.remove(next.offset());
             generations.remove(next.offset());
             if (work != null && result.reason() != FinishReason.CANCELLED) {
-                end(new Outcome.Answered(work.source(), work.prompt(), work.prepared(), result));
+                end(new Outcome.Answered(work.source(), work.prompt(), work.prepared(), result, work.withheld()));
             }
         }
     }
 
+    /// Hands on what has ended and what the engine found out since the last turn.
+    ///
+    /// The order is the proof. The results are there; then the events are read; then the engine is asked about each result.
+    /// A result of damaged weights is refused if its event is among these, and if its event comes later, that event finds it
+    /// among the answers of the log. A result that was computed again ended after its event could be read, so that event
+    /// does not find it there. See docs/adr/0025-events-and-the-gate.md.
     private void handOn() {
-        if (outcomes.isEmpty()) {
+        List<IntegrityEvent> events = shared.engine().events(shared.logs().memory(context.taskId().partition()).seen());
+        withhold();
+        if (outcomes.isEmpty() && events.isEmpty()) {
             return;
         }
         CrashPoints.reach("before-forward");
         for (Outcome outcome : outcomes) {
             pending.delete(Bytes.wrap(PendingPrompt.storeKey(outcome.source().offset())));
         }
-        context.forward(new Record<>(new byte[0], List.copyOf(outcomes), shared.clock().millis()));
+        context.forward(new Record<>(new byte[0], new Handover(events, outcomes), shared.clock().millis()));
         outcomes.clear();
         CrashPoints.reach("before-commit");
         commits.wanted();
+    }
+
+    /// Takes back the results that the engine does not trust any more: their prompts are still pending and go to the engine
+    /// once more, as the same work.
+    private void withhold() {
+        for (Iterator<Outcome> each = outcomes.iterator(); each.hasNext();) {
+            if (each.next() instanceof Outcome.Answered answered && !shared.engine().trusts(answered.result())) {
+                each.remove();
+                shared.metrics().withheld();
+                LOG.warn("{} {}@{}: the engine no longer trusts this answer; it is computed again", context.taskId(),
+                        answered.source().topic(), answered.source().offset());
+                queue(new Work(answered.source(), answered.prompt(), answered.prepared(), answered.withheld() + 1));
+            }
+        }
     }
 
     private byte[] seenBefore(Prompt prompt) {

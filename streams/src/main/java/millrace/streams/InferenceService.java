@@ -17,6 +17,7 @@ import java.util.function.Consumer;
 import millrace.engine.ModelCard;
 import millrace.engine.TextEngine;
 import millrace.integrity.NoteSigner;
+import millrace.schemas.AlarmRecord;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
@@ -60,6 +61,8 @@ public final class InferenceService implements AutoCloseable {
     private SchemaRegistryClient registry;
     private WakeableClients clients = new WakeableClients();
     private AttestProcessor.Shared attest;
+    private final AuditLogs logs;
+    private Alarms alarms;
     private RegistryPromptDecoder decoder;
     private @Nullable KafkaStreamsMetrics streamsMetrics;
     private String instanceId = "";
@@ -71,6 +74,7 @@ public final class InferenceService implements AutoCloseable {
     private InferenceService(ServiceConfig config, Consumer<String> story) {
         this.config = config;
         this.story = story;
+        this.logs = new AuditLogs(metrics);
     }
 
     /// Starts the service and returns when it is ready to serve.
@@ -112,8 +116,11 @@ public final class InferenceService implements AutoCloseable {
         story.accept("schema registry " + ConfigGuard.withoutUserInfo(config.registry().getOrDefault("schema.registry.url", ""))
                 + ": schemas registered");
         ModelCard card = engine.card();
+        alarms = own(Alarms.start(engine, instanceId, alarmRoad(kafka), metrics));
+        Attestations attestations = new Attestations(card, engine::integrity, config, instanceId, signer);
         attest = new AttestProcessor.Shared(
-                new Attestations(card, config, instanceId, signer), new Completions(card), encoders, signer,
+                attestations, new EventLeaves(attestations, card), new Completions(card), encoders, head -> head.sign(signer),
+                logs, alarms,
                 new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId), LOG_PATIENCE,
                 config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), Ticker.SYSTEM, new SecureRandom(), config);
         story.accept("limits: " + config.integer("inflight.max") + " prompts in flight, batch of "
@@ -169,6 +176,12 @@ public final class InferenceService implements AutoCloseable {
                 AvroEncoder.open(registry, CheckpointRecord.class, config.string("topics.checkpoints") + "-value", serde));
     }
 
+    private Alarms.Road alarmRoad(KafkaClients kafka) {
+        AvroEncoder<AlarmRecord> encoder = AvroEncoder.open(
+                registry, AlarmRecord.class, config.string("topics.faults") + "-value", AvroSerdeConfig.of(config.registry()));
+        return new KafkaAlarmRoad(kafka.alarmProducer(), config.string("topics.faults"), encoder);
+    }
+
     private static String clusterId(Admin admin) {
         try {
             return admin.describeCluster().clusterId().get();
@@ -192,12 +205,33 @@ public final class InferenceService implements AutoCloseable {
         metrics.counter("millrace.engine.steps", () -> engine.stats().steps());
         metrics.counter("millrace.engine.preemptions", () -> engine.stats().preemptions());
         metrics.gauge("millrace.up", () -> isServing() ? 1 : 0);
+        integrityGauges();
+    }
+
+    private void integrityGauges() {
+        String mismatches = "millrace.integrity.mismatches";
+        metrics.counter(mismatches, () -> engine.integrity().weightFaults(), "kind", "weight");
+        metrics.counter(mismatches, () -> engine.integrity().kvFaults(), "kind", "kv");
+        metrics.counter(mismatches, () -> engine.integrity().computeFaults(), "kind", "compute");
+        metrics.counter("millrace.integrity.canary.failures", () -> engine.integrity().canaryFailures());
+        metrics.counter("millrace.integrity.scrub.passes", () -> engine.integrity().scrubGeneration());
+        metrics.gauge("millrace.integrity.scrub.age.seconds", () -> seconds(engine.integrity().scrubAgeMs()));
+        metrics.gauge("millrace.integrity.canary.age.seconds", () -> seconds(engine.integrity().canaryAgeMs()));
+        metrics.gauge("millrace.integrity.admitting", () -> engine.integrity().admitting() ? 1 : 0);
+        metrics.gauge("millrace.integrity.refused", () -> engine.failure() == null ? 0 : 1);
+        metrics.fact("millrace.integrity.verify.mode", "mode", attest.attestations().verifyMode());
+    }
+
+    /// @param ms -1 where there is no such age
+    private static double seconds(long ms) {
+        return ms < 0 ? Double.NaN : ms / 1_000.0;
     }
 
     private void startStreams() {
         clients = new WakeableClients();
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), clients, metrics,
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), logs,
+                clients, metrics,
                 this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config);
         KafkaStreams next = new KafkaStreams(
                 InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients);
@@ -221,6 +255,7 @@ public final class InferenceService implements AutoCloseable {
         LOG.error("a stream thread failed", e);
         for (Throwable cause = e; cause != null; cause = cause.getCause()) {
             if (cause instanceof AuditLog.DivergedException) {
+                alarms.raise("LOG", Alarms.REFUSED, "LOG_STATE_DIVERGED", "");
                 fail(cause);
             }
         }
@@ -229,7 +264,9 @@ public final class InferenceService implements AutoCloseable {
     }
 
     private void engineFailed() {
-        fail(new IllegalStateException("the engine failed; prompts in flight stay pending and are resumed at the next start"));
+        String why = engine.failure();
+        fail(new IllegalStateException("the engine failed" + (why == null ? "" : " (" + why + ")")
+                + "; prompts in flight stay pending and are resumed at the next start"));
     }
 
     private void fail(Throwable why) {
@@ -308,7 +345,8 @@ public final class InferenceService implements AutoCloseable {
         boolean alive = fatal.get() == null;
         return new HealthServer.Health(
                 Map.of("service", alive),
-                Map.of("streams", isServing(), "engine", alive, "accepting", !stopping),
+                Map.of("streams", isServing(), "engine", alive && engine.failure() == null,
+                        "integrity", engine.integrity().admitting(), "checkpoints", logs.areSigned(), "accepting", !stopping),
                 Map.of("started", started));
     }
 

@@ -30,7 +30,7 @@ final class InferenceTopology {
         ByteArraySerializer key = new ByteArraySerializer();
         topology.addSource(SOURCE, in, in, config.string("topics.prompts"));
         topology.addProcessor(INFERENCE, () -> new InferenceProcessor(inference), SOURCE);
-        topology.addProcessor(ATTEST, () -> new AttestProcessor(attest), INFERENCE);
+        topology.addProcessor(ATTEST, () -> new AttestProcessor(attest, inference.clients()), INFERENCE);
         sink(topology, AttestProcessor.COMPLETIONS_SINK, config.string("topics.completions"), key);
         sink(topology, AttestProcessor.AUDIT_SINK, config.string("topics.audit"), key);
         sink(topology, AttestProcessor.CHECKPOINTS_SINK, config.string("topics.checkpoints"), key);

@@ -62,6 +62,18 @@ public final class KafkaClients {
         return new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
+    /// The producer of alarms: idempotent, in no transaction, and it gives up soon enough to try anew.
+    KafkaProducer<byte[], byte[]> alarmProducer() {
+        Map<String, Object> properties = plain();
+        properties.put(ProducerConfig.ACKS_CONFIG, "all");
+        properties.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true);
+        properties.put(ProducerConfig.LINGER_MS_CONFIG, 0);
+        properties.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 5_000);
+        properties.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, 5_000);
+        properties.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, 15_000);
+        return new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
     /// What the auditor's and other plain clients connect with.
     public Map<String, Object> plain() {
         Map<String, Object> properties = new HashMap<>();

@@ -9,7 +9,10 @@ sealed interface Outcome {
     Source source();
 
     /// The engine answered, or failed at this prompt.
-    record Answered(Source source, Prompt prompt, PreparedPrompt prepared, GenerationResult result) implements Outcome {}
+    ///
+    /// @param withheld earlier results for it that were not handed on, since the engine no longer trusted them
+    record Answered(Source source, Prompt prompt, PreparedPrompt prepared, GenerationResult result, int withheld)
+            implements Outcome {}
 
     /// The prompt can be read but not be served; it is answered with the code and the message.
     record Rejected(Source source, Prompt prompt, String code, String message) implements Outcome {}

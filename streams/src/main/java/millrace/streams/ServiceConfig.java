@@ -40,6 +40,8 @@ public final class ServiceConfig {
             .define("topics.audit", Type.STRING, "llm.audit", nonEmpty(), Importance.HIGH, "Topic of the attestations, one leaf each.")
             .define("topics.checkpoints", Type.STRING, "llm.audit.checkpoints", nonEmpty(), Importance.MEDIUM,
                     "Topic of the signed checkpoints of the audit log.")
+            .define("topics.faults", Type.STRING, "llm.audit.faults", nonEmpty(), Importance.MEDIUM,
+                    "Topic of the alarms: what went wrong, sent at once and outside of every transaction.")
             .define("topics.dlq", Type.STRING, "llm.dlq", nonEmpty(), Importance.MEDIUM,
                     "Dead-letter topic: prompt records that cannot be decoded, as they came.")
             .define("topics.create", Type.BOOLEAN, true, Importance.MEDIUM,
@@ -139,6 +141,8 @@ public final class ServiceConfig {
                     "Starts a new epoch where the log's state and the audit topic have diverged, instead of refusing. Use once.")
             .define("audit.checkpoint.interval.ms", Type.LONG, 1_000L, Range.between(100L, 60_000L), Importance.LOW,
                     "How often a grown log is signed.")
+            .define("audit.checkpoint.max.lag", Type.STRING, "1m", Durations.zeroOr(Duration.ofSeconds(1), Duration.ofDays(1)), Importance.MEDIUM,
+                    "How long leaves may stay unsigned when the signer fails: then no prompts are taken in until it works again; 0 never stops.")
             .define("shutdown.drain.ms", Type.LONG, 10_000L, Range.between(0L, 600_000L), Importance.LOW,
                     "How long a stop waits for prompts in flight; what is left is resumed at the next start.");
 
@@ -321,7 +325,8 @@ public final class ServiceConfig {
                 integer("integrity.logits.every"));
     }
 
-    private Duration span(String key) {
+    /// A span that is given with its unit.
+    Duration span(String key) {
         return Durations.parse(key, string(key));
     }
 

@@ -3,6 +3,7 @@ package millrace.streams;
 import io.micrometer.core.instrument.Counter;
 import io.micrometer.core.instrument.DistributionSummary;
 import io.micrometer.core.instrument.FunctionCounter;
+import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.Timer;
@@ -24,6 +25,12 @@ final class ServiceMetrics {
     private final Counter resumed;
     private final Counter leaves;
     private final Counter checkpoints;
+    private final Counter checkpointFailures;
+    private final Counter alarms;
+    private final Counter alarmFailures;
+    private final Counter recomputedSteps;
+    private final Counter withheld;
+    private final Counter suspects;
     private final Counter deadLetters;
     private final Counter inputTokens;
     private final Counter outputTokens;
@@ -43,6 +50,12 @@ final class ServiceMetrics {
         resumed = registry.counter("millrace.prompts.resumed");
         leaves = registry.counter("millrace.audit.leaves");
         checkpoints = registry.counter("millrace.audit.checkpoints");
+        checkpointFailures = registry.counter("millrace.audit.checkpoint.failures");
+        alarms = registry.counter("millrace.audit.alarms");
+        alarmFailures = registry.counter("millrace.audit.alarm.failures");
+        recomputedSteps = registry.counter("millrace.integrity.recomputed.steps");
+        withheld = registry.counter("millrace.integrity.withheld");
+        suspects = registry.counter("millrace.integrity.suspects");
         deadLetters = registry.counter("millrace.dlq.records");
         inputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "input");
         outputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "output");
@@ -58,9 +71,21 @@ final class ServiceMetrics {
         registry.gauge(name, this, self -> value.get().doubleValue());
     }
 
+    /// A gauge of one of several partitions.
+    void ofPartition(String name, int partition, Supplier<Number> value) {
+        Gauge.builder(name, () -> value.get().doubleValue()).tag("partition", Integer.toString(partition)).register(registry);
+    }
+
+    /// A fact that is text: 1, under the text as a tag.
+    void fact(String name, String tag, String text) {
+        Gauge.builder(name, () -> 1).tag(tag, text).register(registry);
+    }
+
     /// A counter that somebody else keeps.
-    void counter(String name, LongSupplier value) {
-        FunctionCounter.builder(name, value, LongSupplier::getAsLong).register(registry);
+    ///
+    /// @param tags names that are followed by their values
+    void counter(String name, LongSupplier value, String... tags) {
+        FunctionCounter.builder(name, value, LongSupplier::getAsLong).tags(tags).register(registry);
     }
 
     /// One prompt record was taken in; what the engine does with it is not part of this time.
@@ -89,6 +114,28 @@ final class ServiceMetrics {
         checkpoints.increment();
     }
 
+    void checkpointFailed() {
+        checkpointFailures.increment();
+    }
+
+    void alarm() {
+        alarms.increment();
+    }
+
+    void alarmFailed() {
+        alarmFailures.increment();
+    }
+
+    /// A result was not handed on, since the engine does not trust it any more.
+    void withheld() {
+        withheld.increment();
+    }
+
+    /// So many leaves of a log were named as in doubt.
+    void suspects(long count) {
+        suspects.increment(count);
+    }
+
     void outcome(Outcome outcome) {
         switch (outcome) {
             case Outcome.Answered answered -> answered(answered.result());
@@ -105,6 +152,7 @@ final class ServiceMetrics {
         inputTokens.increment(result.usage().promptTokens());
         outputTokens.increment(result.usage().completionTokens());
         cachedTokens.increment(result.usage().cachedPromptTokens());
+        recomputedSteps.increment(result.transcript().recomputedSteps());
         queueWait.record(result.timings().queuedNanos(), TimeUnit.NANOSECONDS);
         timeToFirstToken.record(result.timings().firstTokenNanos(), TimeUnit.NANOSECONDS);
         requestDuration.record(result.timings().firstTokenNanos() + result.timings().decodeNanos(), TimeUnit.NANOSECONDS);

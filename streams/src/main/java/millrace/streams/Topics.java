@@ -40,9 +40,10 @@ final class Topics {
         String prompts = config.string("topics.prompts");
         String audit = config.string("topics.audit");
         List<String> names = List.of(
-                prompts, config.string("topics.completions"), audit, config.string("topics.checkpoints"), config.string("topics.dlq"));
+                prompts, config.string("topics.completions"), audit, config.string("topics.checkpoints"), config.string("topics.faults"),
+                config.string("topics.dlq"));
         if (Set.copyOf(names).size() != names.size()) {
-            throw new UnsafeTopicException("CONFIG_TOPICS", "topics.*: expected five different topics, got " + names);
+            throw new UnsafeTopicException("CONFIG_TOPICS", "topics.*: expected different topics, got " + names);
         }
         Set<String> existing = get(admin.listTopics().names());
         int partitions = existing.contains(prompts)
@@ -51,7 +52,7 @@ final class Topics {
         List<NewTopic> missing = new ArrayList<>();
         for (String name : names) {
             if (!existing.contains(name)) {
-                missing.add(topic(name, partitions));
+                missing.add(topic(name, name.equals(config.string("topics.faults")) ? 1 : partitions));
             }
         }
         if (!missing.isEmpty()) {
@@ -114,8 +115,9 @@ final class Topics {
                 name, Optional.of(partitions), replication < 0 ? Optional.empty() : Optional.of((short) replication));
         Map<String, String> settings = new HashMap<>();
         settings.put("max.message.bytes", Integer.toString(ProducerLimits.maxRequestBytes(config)));
-        if (name.equals(config.string("topics.audit")) || name.equals(config.string("topics.checkpoints"))) {
+        if (evidence().contains(name)) {
             settings.put("cleanup.policy", "delete");
+            settings.put("message.timestamp.type", "LogAppendTime");
             settings.put("retention.ms", Long.toString(requirements().retention().toMillis()));
             settings.put("unclean.leader.election.enable", "false");
             settings.put("min.insync.replicas", Integer.toString(requirements().insyncReplicas()));
@@ -127,6 +129,9 @@ final class Topics {
         Map<String, TopicDescription> topics = get(admin.describeTopics(names).allTopicNames());
         int inputs = topics.get(prompts).partitions().size();
         for (String output : names) {
+            if (output.equals(config.string("topics.faults"))) {
+                continue;
+            }
             int count = topics.get(output).partitions().size();
             if (count < inputs) {
                 throw new UnsafeTopicException("TOPIC_PARTITIONS", "topic " + output + ": expected at least as many partitions as "
@@ -134,6 +139,12 @@ final class Topics {
             }
         }
         AuditTopicCheck.check(admin, List.of(audit, config.string("topics.checkpoints")), inputs, requirements());
+        AuditTopicCheck.check(admin, List.of(config.string("topics.faults")), 1, requirements());
+    }
+
+    /// The topics that must keep what they have.
+    private List<String> evidence() {
+        return List.of(config.string("topics.audit"), config.string("topics.checkpoints"), config.string("topics.faults"));
     }
 
     /// What the audit topics are made with, and must have.

@@ -71,7 +71,7 @@ class CrashIT {
                 client.assertExactlyOnce(prompts.stream().map(Prompt::getRequestId).toList());
                 AuditReport report = client.audit(signer.verifier());
                 assertThat(report.word()).as("seed %d: %s", seed, report.text()).isEqualTo("ok");
-                assertThat(report.leaves()).isEqualTo(PROMPTS);
+                assertThat(report.leaves()).as("also what serves, in each life").isGreaterThan(PROMPTS);
                 assertThat(report.matched()).isEqualTo(PROMPTS);
                 assertSameBits(config, prompts, client);
             }

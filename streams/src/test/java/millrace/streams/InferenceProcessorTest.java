@@ -36,7 +36,7 @@ class InferenceProcessorTest {
     private final NoteSigner signer = NoteSigner.generate("test", new SecureRandom());
     private final TestClock clock = new TestClock();
     private final SwitchedDecoder decoder = new SwitchedDecoder();
-    private MockProcessorContext<byte[], List<Outcome>> context;
+    private MockProcessorContext<byte[], Handover> context;
     private InferenceProcessor processor;
 
     /// Knows every record by its offset; while the registry is "down" nothing can be read.
@@ -85,9 +85,10 @@ class InferenceProcessorTest {
 
     private InferenceProcessor newProcessor() {
         ServiceConfig config = ServiceConfig.of(Map.of("inflight.max", "4"));
+        ServiceMetrics metrics = new ServiceMetrics(new SimpleMeterRegistry());
         return new InferenceProcessor(new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new WakeableClients(),
-                new ServiceMetrics(new SimpleMeterRegistry()), () -> {}, clock, Ticker.SYSTEM, config));
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new AuditLogs(metrics), new WakeableClients(),
+                metrics, () -> {}, clock, Ticker.SYSTEM, config));
     }
 
     /// What a crash leaves: the stores.
@@ -114,7 +115,7 @@ class InferenceProcessorTest {
 
     private List<Outcome> outcomes() {
         List<Outcome> all = new ArrayList<>();
-        context.forwarded().forEach(forward -> all.addAll(forward.record().value()));
+        context.forwarded().forEach(forward -> all.addAll(forward.record().value().outcomes()));
         return all;
     }
 

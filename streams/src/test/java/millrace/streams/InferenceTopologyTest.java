@@ -91,7 +91,7 @@ class InferenceTopologyTest {
         assertThat(leaf.getOutPartition()).isZero();
         assertThat(leaf.getSeed()).isEqualTo(completion.getSeed());
         assertThat(leaf.getMaxBatch()).isEqualTo(2);
-        assertThat(leaf.getSchemaVersion()).isEqualTo(2);
+        assertThat(leaf.getSchemaVersion()).isEqualTo(3);
         assertThat(leaf.getKvFormat()).isEqualTo("int8");
         assertThat(leaf.getWeightFormat()).isEqualTo("int4+bf16");
         byte[] salt = completion.getSalt().array();
@@ -120,7 +120,7 @@ class InferenceTopologyTest {
         service.engine.answer("b");
         service.turn();
         assertThat(service.readCompletions()).extracting(Completion::getRequestId).containsExactly("c", "a", "b");
-        assertThat(service.readCompletions()).extracting(c -> c.getAudit().getSeq()).containsExactly(0L, 1L, 2L);
+        assertThat(service.readCompletions()).extracting(c -> c.getAudit().getSeq()).containsExactly(2L, 3L, 4L);
         assertThat(List.of(0, 1, 2)).extracting(i -> service.leaf(i).getInOffset()).containsExactly(2L, 0L, 1L);
     }
 
@@ -143,7 +143,8 @@ class InferenceTopologyTest {
         assertThat(text(out, "ce_subject")).isEqualTo("r-1");
         assertThat(text(out, "ce_time")).isEqualTo("2026-09-21T14:13:20Z");
         assertThat(text(out, "content-type")).isEqualTo("application/avro");
-        assertThat(text(out, "attest-seq")).isEqualTo("0");
+        assertThat(text(out, "attest-seq")).isEqualTo("2");
+        assertThat(text(out, "attest-verdict")).isEqualTo("OK");
         assertThat(text(out, "attest-epoch")).isEqualTo("0");
         assertThat(text(out, "attest-origin")).isEqualTo("millrace.test/cluster-1/llm.audit/0/0");
         assertThat(text(out, "attest-leaf")).isEqualTo(Digest.of(service.completion(0).getAudit().getLeaf()).hex());
@@ -398,12 +399,12 @@ class InferenceTopologyTest {
         service.pass(1_000);
         service.pass(1_000);
         assertThat(service.checkpoints).as("none without growth").hasSize(1);
-        assertThat(service.checkpoint(0).getSize()).isEqualTo(2);
+        assertThat(service.checkpoint(0).getSize()).isEqualTo(4);
         service.send(prompt("r-3", "q").build());
         service.answerAll();
         service.pass(1_000);
-        assertThat(service.checkpoint(1).getSize()).isEqualTo(3);
-        assertThat(service.checkpoint(1).getNote()).startsWith("millrace.test/cluster-1/llm.audit/0/0\n3\n");
+        assertThat(service.checkpoint(1).getSize()).isEqualTo(5);
+        assertThat(service.checkpoint(1).getNote()).startsWith("millrace.test/cluster-1/llm.audit/0/0\n5\n");
     }
 
     @Test
@@ -450,9 +451,10 @@ class InferenceTopologyTest {
             assertThat(fresh.leaf(0).getPreviousLog().getOrigin()).isEqualTo("millrace.test/cluster-1/llm.audit/0/0");
             assertThat(fresh.leaf(0).getPreviousLog().getSize()).isEqualTo(42);
             assertThat(fresh.leaf(0).getPreviousLog().getReason()).isEqualTo("STATE_LOST");
-            assertThat(fresh.leaf(1).getSeq()).isEqualTo(1);
+            assertThat(fresh.logged(1).getEvent()).isEqualTo(AuditEvent.MODEL_LOAD);
+            assertThat(fresh.leaf(1).getSeq()).isEqualTo(3);
             assertThat(fresh.completion(0).getAudit().getOrigin()).isEqualTo("millrace.test/cluster-1/llm.audit/0/1");
-            assertThat(fresh.completion(0).getAudit().getSeq()).isEqualTo(1);
+            assertThat(fresh.completion(0).getAudit().getSeq()).isEqualTo(3);
         }
     }
 

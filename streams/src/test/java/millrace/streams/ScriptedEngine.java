@@ -3,11 +3,14 @@ package millrace.streams;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Predicate;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityEvent;
+import millrace.engine.IntegrityState;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.MemoryPlan;
 import millrace.engine.ModelCard;
@@ -18,6 +21,7 @@ import millrace.engine.TextEngine;
 import millrace.engine.Timings;
 import millrace.engine.Transcript;
 import millrace.engine.Usage;
+import org.jspecify.annotations.Nullable;
 
 /// An engine that ends a generation when the test says so, on the test's thread. Tokens are the bytes of the text.
 final class ScriptedEngine implements TextEngine {
@@ -44,12 +48,52 @@ final class ScriptedEngine implements TextEngine {
     /// Every prompt that was ever submitted, in order.
     final List<Job> submitted = new ArrayList<>();
     final List<Job> waiting = new ArrayList<>();
+    /// What its checks found out; a test posts and changes it.
+    final List<IntegrityEvent> events = new ArrayList<>();
+    IntegrityState state = IntegrityState.NONE;
+    Predicate<GenerationResult> distrusted = result -> false;
+    @Nullable String failure;
+    ModelTrust trust = ModelTrust.OFF;
+    String blockTable = "";
+
+    /// Posts an event.
+    IntegrityEvent post(IntegrityEvent.Kind kind, IntegrityEvent.Result result, String code, String detail, long fromStep) {
+        IntegrityEvent event = new IntegrityEvent(events.size() + 1, kind, result, code, detail, 1_800_000_000_000L, fromStep);
+        events.add(event);
+        return event;
+    }
+
+    /// A golden prompt that passed at this time.
+    void canaryPassed(long epochMs) {
+        events.add(new IntegrityEvent(events.size() + 1, IntegrityEvent.Kind.CANARY, IntegrityEvent.Result.PASSED, "", "",
+                epochMs, IntegrityEvent.NO_STEP));
+    }
+
+    @Override
+    public List<IntegrityEvent> events(long after) {
+        return events.stream().filter(event -> event.number() > after).toList();
+    }
+
+    @Override
+    public IntegrityState integrity() {
+        return state;
+    }
+
+    @Override
+    public boolean trusts(GenerationResult result) {
+        return !distrusted.test(result);
+    }
+
+    @Override
+    public @Nullable String failure() {
+        return failure;
+    }
 
     @Override
     public ModelCard card() {
         return new ModelCard(MODEL, "Scripted", MODEL_DIGEST, List.of(), "cd".repeat(32), "ef".repeat(32), "none", 0, 256,
                 MAX_CONTEXT, "none", "scripted", "int4+bf16", "int8", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32), "scripted/v1",
-                ModelTrust.OFF, "");
+                trust, blockTable);
     }
 
     @Override
@@ -112,11 +156,20 @@ final class ScriptedEngine implements TextEngine {
     }
 
     static GenerationResult text(PreparedPrompt prompt, String text) {
+        return result(prompt, text, new Transcript(2, true, 0, 1, 0, 0, 0, List.of()));
+    }
+
+    /// The answer whose last token came at this step.
+    static GenerationResult atStep(PreparedPrompt prompt, long step) {
+        return result(prompt, "answer to " + prompt.text(), new Transcript(2, true, 0, step, 0, 0, 0, List.of()));
+    }
+
+    static GenerationResult result(PreparedPrompt prompt, String text, Transcript transcript) {
         Usage usage = new Usage(prompt.ids().length, 3, 0);
         Timings timings = new Timings(1_000_000, 2_000_000, 3_000_000);
         return new GenerationResult(
                 text, List.of(7, 8, (int) (prompt.request().sampling().seed() & 0xff)), FinishReason.STOP, usage, timings,
-                null, null, new Transcript(2, true, 0, 1, 0, 0, 0, List.of()));
+                null, null, transcript);
     }
 
     static GenerationResult failed(String code, String message) {

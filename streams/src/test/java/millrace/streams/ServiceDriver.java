@@ -15,11 +15,16 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.UUID;
+import java.util.function.Consumer;
+import millrace.integrity.Checkpoint;
 import millrace.integrity.CompletionMatcher;
 import millrace.integrity.LogVerifier;
 import millrace.integrity.NoteSigner;
+import millrace.integrity.SignedNote;
 import millrace.integrity.Verdict;
+import millrace.schemas.AlarmRecord;
 import millrace.schemas.AttestationRecord;
+import millrace.schemas.AuditEvent;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
 import millrace.schemas.Prompt;
@@ -49,9 +54,17 @@ final class ServiceDriver implements AutoCloseable {
     final NoteSigner signer = NoteSigner.generate("millrace.test", new SecureRandom());
     final ServiceConfig config;
     final List<TestRecord<byte[], byte[]>> completions = new ArrayList<>();
+    /// The audit topic as a whole.
+    final List<TestRecord<byte[], byte[]>> log = new ArrayList<>();
+    /// Its leaves without those that say what serves here.
     final List<TestRecord<byte[], byte[]>> leaves = new ArrayList<>();
     final List<TestRecord<byte[], byte[]>> checkpoints = new ArrayList<>();
     final List<TestRecord<byte[], byte[]>> deadLetters = new ArrayList<>();
+    final List<AlarmRecord> alarms = new ArrayList<>();
+    /// How many alarms are refused before the next one is taken.
+    int alarmsRefused;
+    /// What the signer fails with, or null while it works.
+    @Nullable RuntimeException signerFailure;
     int engineFailures;
 
     private final SchemaRegistryClient registry;
@@ -60,6 +73,8 @@ final class ServiceDriver implements AutoCloseable {
     private final AvroDecoder<AttestationRecord> leafReader;
     private final AvroDecoder<CheckpointRecord> checkpointReader;
     private final RegistryPromptDecoder decoder;
+    private final AuditLogs logs;
+    private final Alarms watch;
     private final TopologyTestDriver driver;
     private final TestInputTopic<byte[], byte[]> input;
     private final Map<String, TestOutputTopic<byte[], byte[]>> outputs = new HashMap<>();
@@ -69,6 +84,13 @@ final class ServiceDriver implements AutoCloseable {
     }
 
     ServiceDriver(Path directory, Map<String, String> settings, AuditTail tail, Duration patience) {
+        this(directory, settings, tail, patience, engine -> {});
+    }
+
+    /// @param prepare what is changed of the engine before it is asked for the first time
+    ServiceDriver(
+            Path directory, Map<String, String> settings, AuditTail tail, Duration patience, Consumer<ScriptedEngine> prepare) {
+        prepare.accept(engine);
         Map<String, String> all = new HashMap<>(Map.of(
                 "kafka.bootstrap.servers", "nowhere:1", "schema.registry.url", "mock://" + UUID.randomUUID(),
                 "state.dir", directory.toString(), "topics.partitions", "1", "store.type", "memory"));
@@ -86,12 +108,15 @@ final class ServiceDriver implements AutoCloseable {
                 AvroEncoder.open(registry, CheckpointRecord.class, "llm.audit.checkpoints-value", serde));
         decoder = new RegistryPromptDecoder(new AvroDecoder<>(registry, Prompt.class));
         ServiceMetrics metrics = new ServiceMetrics(meters);
+        logs = new AuditLogs(metrics);
+        watch = new Alarms(engine, "instance-1", road(), metrics, clock);
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new WakeableClients(), metrics,
-                () -> engineFailures++, clock, Ticker.SYSTEM, config);
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), logs, new WakeableClients(), metrics,
+                () -> engineFailures++, clock, clock.ticker(), config);
+        Attestations attestations = new Attestations(engine.card(), engine::integrity, config, "instance-1", signer);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
-                new Attestations(engine.card(), config, "instance-1", signer), new Completions(engine.card()), encoders, signer,
-                tail, patience, "millrace.test", "cluster-1", metrics, clock, Ticker.SYSTEM, new SecureRandom(), config);
+                attestations, new EventLeaves(attestations, engine.card()), new Completions(engine.card()), encoders, this::sign,
+                logs, watch, tail, patience, "millrace.test", "cluster-1", metrics, clock, clock.ticker(), new SecureRandom(), config);
         Properties properties = new Properties();
         properties.put("application.id", "driver-" + UUID.randomUUID());
         properties.put("state.dir", directory.toString());
@@ -102,6 +127,29 @@ final class ServiceDriver implements AutoCloseable {
         for (String topic : List.of("llm.completions", "llm.audit", "llm.audit.checkpoints", "llm.dlq")) {
             outputs.put(topic, driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer()));
         }
+    }
+
+    private SignedNote sign(Checkpoint head) {
+        if (signerFailure != null) {
+            throw signerFailure;
+        }
+        return head.sign(signer);
+    }
+
+    private Alarms.Road road() {
+        return new Alarms.Road() {
+            @Override
+            public void send(AlarmRecord alarm) {
+                if (alarmsRefused > 0) {
+                    alarmsRefused--;
+                    throw new IllegalStateException("no broker");
+                }
+                alarms.add(alarm);
+            }
+
+            @Override
+            public void close() {}
+        };
     }
 
     static Prompt.Builder prompt(String id, String text) {
@@ -150,7 +198,13 @@ final class ServiceDriver implements AutoCloseable {
 
     private void collect() {
         completions.addAll(outputs.get("llm.completions").readRecordsToList());
-        leaves.addAll(outputs.get("llm.audit").readRecordsToList());
+        for (TestRecord<byte[], byte[]> leaf : outputs.get("llm.audit").readRecordsToList()) {
+            log.add(leaf);
+            AuditEvent event = leafReader.decode(leaf.value()).getEvent();
+            if (event != AuditEvent.MODEL_LOAD && event != AuditEvent.BUILD) {
+                leaves.add(leaf);
+            }
+        }
         checkpoints.addAll(outputs.get("llm.audit.checkpoints").readRecordsToList());
         deadLetters.addAll(outputs.get("llm.dlq").readRecordsToList());
     }
@@ -165,6 +219,26 @@ final class ServiceDriver implements AutoCloseable {
 
     AttestationRecord leaf(int index) {
         return leafReader.decode(leaves.get(index).value());
+    }
+
+    /// A leaf by its place in the audit topic.
+    AttestationRecord logged(int index) {
+        return leafReader.decode(log.get(index).value());
+    }
+
+    /// The leaves of one kind.
+    List<AttestationRecord> leavesOf(AuditEvent event) {
+        return log.stream().map(record -> leafReader.decode(record.value())).filter(leaf -> leaf.getEvent() == event).toList();
+    }
+
+    /// Lets the watcher of alarms run one turn; returns whether nothing is left.
+    boolean watchAlarms() {
+        return watch.turn();
+    }
+
+    /// Whether the log is signed in time.
+    boolean isSigned() {
+        return logs.areSigned();
     }
 
     CheckpointRecord checkpoint(int index) {
@@ -184,6 +258,10 @@ final class ServiceDriver implements AutoCloseable {
         return count;
     }
 
+    double gauge(String name, String... tags) {
+        return meters.get(name).tags(tags).gauge().value();
+    }
+
     double counter(String name, String... tags) {
         return meters.counter(name, tags).count();
     }
@@ -191,12 +269,12 @@ final class ServiceDriver implements AutoCloseable {
     /// Verifies what came out as an outside auditor would: sequence, chain, hashes, roots, signatures, completions.
     void verify() {
         pass(config.number("audit.checkpoint.interval.ms"));
-        LogVerifier log = new LogVerifier("llm.audit", List.of(signer.verifier()), registry::byId);
-        log.expecting("millrace.test", "cluster-1");
+        LogVerifier verifier = new LogVerifier("llm.audit", List.of(signer.verifier()), registry::byId);
+        verifier.expecting("millrace.test", "cluster-1");
         CompletionMatcher matcher = new CompletionMatcher("llm.completions", registry::byId);
-        for (int i = 0; i < leaves.size(); i++) {
-            LogVerifier.Checked checked = log.leaf(0, i, leaves.get(i).value());
-            assertThat(log.violation()).isNull();
+        for (int i = 0; i < log.size(); i++) {
+            LogVerifier.Checked checked = verifier.leaf(0, i, log.get(i).value());
+            assertThat(verifier.violation()).isNull();
             assertThat(checked).isNotNull();
             matcher.leaf(checked);
         }
@@ -204,12 +282,12 @@ final class ServiceDriver implements AutoCloseable {
             matcher.completion(new Verdict.Place("llm.completions", 0, i), completions.get(i).value(), null);
         }
         for (int i = 0; i < checkpoints.size(); i++) {
-            log.checkpoint(new Verdict.Place("llm.audit.checkpoints", 0, i), checkpoints.get(i).value());
+            verifier.checkpoint(new Verdict.Place("llm.audit.checkpoints", 0, i), checkpoints.get(i).value());
         }
-        assertThat(log.violation()).isNull();
+        assertThat(verifier.violation()).isNull();
         assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
-        if (!leaves.isEmpty()) {
-            assertThat(log.verdict()).isEqualTo(Verdict.VERIFIED);
+        if (!log.isEmpty()) {
+            assertThat(verifier.verdict()).isEqualTo(Verdict.VERIFIED);
         }
     }
 

@@ -14,6 +14,21 @@ final class TestClock extends Clock {
         nowMs += ms;
     }
 
+    /// The machine's time that passes, and what this clock was advanced by on top of it.
+    Ticker ticker() {
+        return new Ticker() {
+            @Override
+            public long nanos() {
+                return System.nanoTime() + (nowMs - START_MS) * 1_000_000L;
+            }
+
+            @Override
+            public void pause(long ms) throws InterruptedException {
+                Thread.sleep(ms);
+            }
+        };
+    }
+
     @Override
     public ZoneId getZone() {
         return ZoneOffset.UTC;

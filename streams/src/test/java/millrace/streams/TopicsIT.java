@@ -33,12 +33,12 @@ class TopicsIT {
         broker.close();
     }
 
-    /// Settings with five topics of the test's own.
+    /// Settings with topics of the test's own.
     private static Map<String, String> settings(String prefix) {
         Map<String, String> settings = new HashMap<>(Map.of(
                 "kafka.bootstrap.servers", broker.bootstrap(), "topics.replication.factor", "1", "audit.single.node", "true",
                 "topics.partitions", "2"));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "dlq")) {
+        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq")) {
             settings.put("topics." + topic, prefix + "." + topic);
         }
         return settings;
@@ -80,7 +80,7 @@ class TopicsIT {
         settings.put("topics.create", "false");
         create("missing.prompts", 1, Map.of());
         assertThatThrownBy(() -> topics(settings).ensure(admin)).isInstanceOf(Topics.UnsafeTopicException.class)
-                .hasMessage("TOPIC_MISSING: topics [missing.completions, missing.audit, missing.checkpoints, missing.dlq] do not exist;"
+                .hasMessage("TOPIC_MISSING: topics [missing.completions, missing.audit, missing.checkpoints, missing.faults, missing.dlq] do not exist;"
                         + " create them, or set topics.create=true");
     }
 
@@ -89,8 +89,8 @@ class TopicsIT {
         Map<String, String> settings = settings("same");
         settings.put("topics.dlq", "same.audit");
         assertThatThrownBy(() -> topics(settings).ensure(admin))
-                .hasMessage("CONFIG_TOPICS: topics.*: expected five different topics, got [same.prompts, same.completions, same.audit,"
-                        + " same.checkpoints, same.audit]");
+                .hasMessage("CONFIG_TOPICS: topics.*: expected different topics, got [same.prompts, same.completions, same.audit,"
+                        + " same.checkpoints, same.faults, same.audit]");
     }
 
     @Test

@@ -72,6 +72,9 @@ public final class AuditTopicCheck {
                 "at least " + requirements.insyncReplicas(), insync);
         String unclean = topic.config().getOrDefault("unclean.leader.election.enable", "false");
         demand(problems, topic, unclean.equals("false"), "unclean.leader.election.enable", "false", unclean);
+        String time = topic.config().getOrDefault("message.timestamp.type", "CreateTime");
+        // By the writer's clock, a clock that is wrong would have leaves deleted too early.
+        demand(problems, topic, time.equals("LogAppendTime"), "message.timestamp.type", "LogAppendTime", time);
         long retention = number(topic, "retention.ms", -1);
         demand(problems, topic, retention < 0 || retention >= requirements.retention().toMillis(), "retention.ms",
                 "-1 or at least " + requirements.retention().toMillis(), retention);

@@ -1,0 +1,56 @@
+package millrace.streams;
+
+import java.util.Collection;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+/// The logs of one process: what it remembers of each that it has ever written, and how far those are signed that it
+/// writes now.
+final class AuditLogs {
+    /// A canary that passed as the one before it did is news once in so many milliseconds, in one log of the process.
+    static final long REGULAR_CANARY_MS = 60_000;
+
+    private final Map<Integer, LogMemory> memories = new ConcurrentHashMap<>();
+    private final Map<Integer, LogCheckpoints> open = new ConcurrentHashMap<>();
+    private final AtomicLong lastRegularMs = new AtomicLong(Long.MIN_VALUE / 2);
+    private final ServiceMetrics metrics;
+
+    AuditLogs(ServiceMetrics metrics) {
+        this.metrics = metrics;
+        metrics.gauge("millrace.audit.checkpoint.lag.seconds",
+                () -> logs().stream().mapToLong(LogCheckpoints::lagNanos).max().orElse(0) / 1e9);
+        metrics.gauge("millrace.audit.unsigned.leaves", () -> logs().stream().mapToLong(LogCheckpoints::unsignedLeaves).sum());
+    }
+
+    private Collection<LogCheckpoints> logs() {
+        return open.values();
+    }
+
+    LogMemory memory(int partition) {
+        return memories.computeIfAbsent(partition, key -> {
+            metrics.ofPartition("millrace.audit.seq", key, () -> open.containsKey(key) ? open.get(key).size() : Double.NaN);
+            metrics.ofPartition("millrace.audit.epoch", key, () -> open.containsKey(key) ? open.get(key).epoch() : Double.NaN);
+            return new LogMemory(this::claimCanary);
+        });
+    }
+
+    /// Whether nobody has written a regular canary within the minute before this time; who asks first has it.
+    private boolean claimCanary(long epochMs) {
+        long last = lastRegularMs.get();
+        return epochMs - last >= REGULAR_CANARY_MS && lastRegularMs.compareAndSet(last, epochMs);
+    }
+
+    void opened(int partition, LogCheckpoints checkpoints) {
+        open.put(partition, checkpoints);
+    }
+
+    void closed(int partition, LogCheckpoints checkpoints) {
+        open.remove(partition, checkpoints);
+    }
+
+    /// Whether every log that is written now is signed in time.
+    boolean areSigned() {
+        return logs().stream().noneMatch(LogCheckpoints::isLate);
+    }
+}
