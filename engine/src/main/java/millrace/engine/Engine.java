@@ -5,10 +5,12 @@ import java.util.Deque;
 import java.util.List;
 import java.util.Set;
 import millrace.engine.batch.BatchLoop;
+import millrace.engine.batch.Checks;
 import millrace.engine.batch.StepClock;
 import millrace.engine.batch.Vocabulary;
 import millrace.engine.batch.WeightWatch;
 import millrace.engine.kernel.Backend;
+import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.ModelWeights;
@@ -121,9 +123,7 @@ public final class Engine implements TextEngine {
             resources.push(pool);
             ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust,
                     guard == null ? "" : guard.table().sha256());
-            if (config.prefixCache()) {
-                pool.openIndex(String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
-            }
+            openChecks(config, pool, String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
             BatchLoop loop = loop(config, model, weights, pool, backend, codec, ledger, guard);
             resources.push(loop);
             if (guard != null) {
@@ -171,6 +171,19 @@ public final class Engine implements TextEngine {
                 blockTable);
     }
 
+    /// @param identity names all that the bytes of a page depend on, tokens and salt apart
+    private static void openChecks(EngineConfig config, PagePool pool, String identity) {
+        IntegrityConfig integrity = config.integrity();
+        if (!integrity.isOff()) {
+            StepClock clock = StepClock.system();
+            pool.openGuard(new PageGuard.Settings(
+                    identity, PageGuard.Algorithm.CRC32C, integrity.kvMaxAge().toNanos(), clock::nanos, clock::epochMs));
+        }
+        if (config.prefixCache()) {
+            pool.openIndex(identity);
+        }
+    }
+
     private static BatchLoop loop(
             EngineConfig config,
             ModelConfig model,
@@ -189,8 +202,7 @@ public final class Engine implements TextEngine {
                 new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
                 new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs()),
-                ledger,
-                guard == null ? WeightWatch.NONE : guard);
+                new Checks(config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, List.of()));
     }
 
     private static int rows(EngineConfig config) {

@@ -23,9 +23,6 @@ import org.jspecify.annotations.Nullable;
 public final class BatchLoop implements AutoCloseable {
     private static final System.Logger LOG = System.getLogger(BatchLoop.class.getName());
     private static final String FAILED = "ENGINE_FAILED";
-    private static final String DOUBTED = "ENGINE_DOUBT";
-    private static final String DOUBTED_MESSAGE = "engine: weights were found damaged while this was computed, and logits that "
-            + "were handed out cannot be taken back; submit it again";
     private static final String THREAD = "millrace-engine";
 
     /// How long the thread sleeps while nothing may be started.
@@ -39,6 +36,8 @@ public final class BatchLoop implements AutoCloseable {
     private final StepClock clock;
     private final IntegrityLedger ledger;
     private final WeightWatch watch;
+    private final LogitsCheck logitsCheck;
+    private final int logitsEvery;
     private final ConcurrentLinkedQueue<Sequence> inbox = new ConcurrentLinkedQueue<>();
     private final AtomicInteger load = new AtomicInteger();
     private final Thread thread;
@@ -52,16 +51,17 @@ public final class BatchLoop implements AutoCloseable {
             Vocabulary vocabulary,
             StepClock clock,
             Limits limits,
-            IntegrityLedger ledger,
-            WeightWatch watch) {
+            Checks checks) {
         this.model = model;
-        this.watch = watch;
-        this.ledger = ledger;
+        watch = checks.watch();
+        ledger = checks.ledger();
+        logitsEvery = checks.config().logitsEvery();
+        logitsCheck = new LogitsCheck(model.vocabSize(), model.logitBound());
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());
         this.pool = pool;
-        scheduler = new Scheduler(model, pool, clock, limits, ledger, watch);
+        scheduler = new Scheduler(model, pool, clock, limits, checks);
         thread = Thread.ofPlatform().daemon().name(THREAD).unstarted(this::run);
         thread.start();
     }
@@ -76,7 +76,8 @@ public final class BatchLoop implements AutoCloseable {
 
     public Generation generate(PreparedPrompt prompt, GenerationListener listener) {
         var request = prompt.request();
-        var work = new GenerationWork(request, sampler, vocabulary, listener, clock, load::decrementAndGet);
+        var work = new GenerationWork(
+                request, sampler, logitsCheck, logitsEvery, vocabulary, listener, clock, load::decrementAndGet);
         return submit(new Sequence(
                 request.id(),
                 prompt.ids(),
@@ -90,7 +91,7 @@ public final class BatchLoop implements AutoCloseable {
 
     /// @param all logits of every position, else of the last
     public Generation score(String id, int[] ids, boolean all, ScoreListener listener) {
-        var work = new ScoringWork(all, model.vocabSize(), listener, load::decrementAndGet);
+        var work = new ScoringWork(all, logitsCheck, listener, load::decrementAndGet);
         return submit(new Sequence(id, ids, 0, 0, Long.MAX_VALUE, "", clock.nanos(), work));
     }
 
@@ -168,7 +169,7 @@ public final class BatchLoop implements AutoCloseable {
                 ledger.refuse(reason);
             } else {
                 from = Math.min(from, ledger.doubtedFrom());
-                scheduler.distrust(from == IntegrityEvent.NO_STEP ? 1 : from, DOUBTED, DOUBTED_MESSAGE);
+                scheduler.distrust(from == IntegrityEvent.NO_STEP ? 1 : from);
                 watch.resume();
             }
         } catch (RuntimeException | Error e) {
@@ -184,7 +185,9 @@ public final class BatchLoop implements AutoCloseable {
 
     private void step() {
         try {
-            if (!scheduler.step() && !ledger.admitting()) {
+            boolean computed = scheduler.step();
+            scheduler.walk();
+            if (!computed && !ledger.admitting()) {
                 LockSupport.parkNanos(this, HELD_NANOS);
             }
         } catch (RuntimeException | Error e) {

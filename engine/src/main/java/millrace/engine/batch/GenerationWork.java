@@ -20,6 +20,8 @@ final class GenerationWork implements Work {
 
     private final GenerationRequest request;
     private final Sampler sampler;
+    private final LogitsCheck check;
+    private final LogitsDigests digests;
     private final Vocabulary vocabulary;
     private final GenerationListener listener;
     private final StepClock clock;
@@ -27,16 +29,21 @@ final class GenerationWork implements Work {
     private IncrementalDecoder decoder;
     private StopStrings text;
 
+    /// @param logitsEvery tokens of a digest of logits; 0 for none
     /// @param onEnd run before the listener hears of the end
     GenerationWork(
             GenerationRequest request,
             Sampler sampler,
+            LogitsCheck check,
+            int logitsEvery,
             Vocabulary vocabulary,
             GenerationListener listener,
             StepClock clock,
             Runnable onEnd) {
         this.request = request;
         this.sampler = sampler;
+        this.check = check;
+        digests = new LogitsDigests(check, logitsEvery, request.maxNewTokens());
         this.vocabulary = vocabulary;
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
@@ -52,11 +59,14 @@ final class GenerationWork implements Work {
 
     @Override
     public Outcome accept(Sequence sequence, int position, float[] logits, int offset) {
-        int token = sampler.sample(
-                logits, offset, request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
-        if (token == Sampler.NOT_FINITE) {
-            return Outcome.NOT_FINITE;
+        String problem = check.problem(logits, offset);
+        if (problem != null) {
+            sequence.problem = problem;
+            return Outcome.UNSOUND;
         }
+        int token = sampler.choose(
+                logits, offset, request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
+        digests.add(logits, offset);
         sequence.append(token);
         sequence.lastTokenNanos = clock.nanos();
         if (sequence.firstTokenNanos < 0) {
@@ -75,6 +85,7 @@ final class GenerationWork implements Work {
     /// Reads the tokens that are left from the beginning; the listener hears their text as one delta.
     @Override
     public boolean restart(Sequence sequence) {
+        sequence.keep(digests.keep(sequence.generated()));
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
         call(sequence, GenerationListener::onRestart);
@@ -103,10 +114,10 @@ final class GenerationWork implements Work {
                         sequence.numericGuard,
                         sequence.recomputedSteps,
                         sequence.lastStep(),
-                        0,
-                        0,
-                        0,
-                        List.of()));
+                        sequence.pagesVerified,
+                        sequence.pagesDamaged,
+                        digests.every(),
+                        digests.values()));
         onEnd.run();
         call(sequence, l -> l.onEnd(result));
     }

@@ -5,7 +5,10 @@ import java.util.List;
 import java.util.PriorityQueue;
 import java.util.concurrent.TimeUnit;
 import millrace.engine.FinishReason;
+import millrace.engine.IntegrityConfig;
+import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityLedger;
+import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PageTable;
 import org.jspecify.annotations.Nullable;
@@ -40,28 +43,34 @@ import org.jspecify.annotations.Nullable;
 ///
 /// A pure function of its state, the model and the clock; one thread.
 final class Scheduler {
+    private static final String NUMERIC = "ENGINE_NUMERIC";
+    private static final int MOST_NUMERIC_FAILURES = 3;
+
     private final StepModel model;
     private final PagePool pool;
     private final StepClock clock;
     private final IntegrityLedger ledger;
     private final WeightWatch watch;
+    private final IntegrityConfig config;
+    private final @Nullable PageGuard guard;
     private final int maxBatch;
     private final int prefillChunk;
     private final int maxLogitRows;
     private final long agingNanos;
     private final StepPlan plan;
     private final Sequence[] planned;
-    private final PriorityQueue<Sequence> waiting = new PriorityQueue<>((a, b) -> a.outranks(b) ? -1 : 1);
+    private final Roster roster;
+    private final PriorityQueue<Sequence> waiting;
 
     /// In order of rank.
-    private final List<Sequence> running = new ArrayList<>();
+    private final List<Sequence> running;
 
     private final List<Sequence> expired = new ArrayList<>();
     private long tickets;
     private volatile long steps;
     private volatile long preemptions;
 
-    Scheduler(StepModel model, PagePool pool, StepClock clock, BatchLoop.Limits limits, IntegrityLedger ledger, WeightWatch watch) {
+    Scheduler(StepModel model, PagePool pool, StepClock clock, BatchLoop.Limits limits, Checks checks) {
         maxBatch = limits.maxBatch();
         prefillChunk = limits.prefillChunk();
         maxLogitRows = limits.maxLogitRows();
@@ -73,8 +82,13 @@ final class Scheduler {
         this.model = model;
         this.pool = pool;
         this.clock = clock;
-        this.ledger = ledger;
-        this.watch = watch;
+        ledger = checks.ledger();
+        watch = checks.watch();
+        config = checks.config();
+        guard = pool.guard();
+        roster = new Roster(pool, ledger, !config.isOff());
+        waiting = roster.waiting;
+        running = roster.running;
         plan = new StepPlan(maxBatch, maxBatch + prefillChunk);
         planned = new Sequence[maxBatch];
     }
@@ -106,68 +120,71 @@ final class Scheduler {
     ///
     /// @return whether there was
     boolean step() {
+        roster.expelForeign();
         expire();
-        if (ledger.admitting()) {
+        if (guard != null) {
+            guard.beforeStep(steps);
+        }
+        if (ledger.admitting() || probing()) {
             admit();
         }
-        fillPlan();
+        do {
+            fillPlan();
+        } while (roster.mend() || !readable());
         if (plan.segmentCount() == 0 || watch.damaged()) {
             return false;
         }
         ledger.beginStep(steps + 1);
         model.forward(plan);
         countStep();
+        if (guard != null) {
+            guard.afterStep(steps);
+        }
         if (watch.damaged()) {
             return false;
         }
         deliver();
+        roster.mend();
         return true;
+    }
+
+    /// Whether the step may read and write what it is about to. Otherwise whoever has other pages than its own, or damaged
+    /// ones, is out of it.
+    private boolean readable() {
+        if (config.isOff()) {
+            return true;
+        }
+        for (int s = 0; s < plan.segmentCount(); s++) {
+            if (plan.pages(s).firstForeign(plan.startPosition(s)) >= 0) {
+                roster.expel(planned[s]);
+                return false;
+            }
+        }
+        if (config.isStrict()) {
+            for (int s = 0; s < plan.segmentCount(); s++) {
+                roster.verify(planned[s], PageGuard.Moment.READ);
+            }
+        }
+        return !roster.mend();
+    }
+
+    /// Looks at some of the sealed pages, within the share of time that this may take.
+    void walk() {
+        if (guard != null) {
+            guard.walk();
+            roster.mend();
+        }
     }
 
     /// Takes back all that came of steps from this one on: tokens are dropped, every page is given up, and whoever is not
     /// done is computed again. What cannot be taken back fails.
-    ///
-    /// @param errorCode of those that fail
-    void distrust(long fromStep, String errorCode, String errorMessage) {
-        List<Sequence> all = new ArrayList<>(running);
-        all.addAll(waiting);
-        running.clear();
-        waiting.clear();
-        if (pool.index() != null) {
-            pool.index().clear();
-        }
-        for (Sequence sequence : all) {
-            computeAgain(sequence, fromStep - 1, errorCode, errorMessage);
-        }
-    }
-
-    /// Of a sequence that neither runs nor waits: keeps what came of steps up to this one and lets the rest be computed
-    /// again.
-    private void computeAgain(Sequence sequence, long lastGoodStep, String errorCode, String errorMessage) {
-        boolean taken = sequence.tookFrom(lastGoodStep);
-        sequence.rewind();
-        if (taken) {
-            sequence.dropAfter(lastGoodStep);
-            if (!sequence.work.restart(sequence)) {
-                end(sequence, FinishReason.FAILED, errorCode, errorMessage);
-                return;
-            }
-        }
-        waiting.add(sequence);
+    void distrust(long fromStep) {
+        roster.distrust(fromStep);
     }
 
     /// Ends everything with `FAILED` and empties the prefix index.
     void failAll(String errorCode, String errorMessage) {
-        List<Sequence> all = new ArrayList<>(running);
-        all.addAll(waiting);
-        running.clear();
-        waiting.clear();
-        for (Sequence sequence : all) {
-            end(sequence, FinishReason.FAILED, errorCode, errorMessage);
-        }
-        if (pool.index() != null) {
-            pool.index().clear();
-        }
+        roster.failAll(errorCode, errorMessage);
     }
 
     private void expire() {
@@ -184,21 +201,33 @@ final class Scheduler {
             }
         }
         for (Sequence sequence : expired) {
-            if (!running.remove(sequence)) {
-                waiting.remove(sequence);
-            }
+            waiting.remove(sequence);
             FinishReason reason = sequence.interruption(nowMs);
-            end(sequence, reason == null ? FinishReason.CANCELLED : reason, null, null);
+            roster.end(sequence, reason == null ? FinishReason.CANCELLED : reason, null, null);
         }
+    }
+
+    private boolean probing() {
+        return probe() != null;
+    }
+
+    /// The golden prompt, if it waits.
+    private @Nullable Sequence probe() {
+        for (Sequence sequence : waiting) {
+            if (sequence.probe) {
+                return sequence;
+            }
+        }
+        return null;
     }
 
     private void admit() {
         while (running.size() < maxBatch) {
-            Sequence next = waiting.peek();
+            Sequence next = ledger.admitting() ? waiting.peek() : probe();
             if (next == null || !hasRoomFor(next)) {
                 return;
             }
-            waiting.poll();
+            waiting.remove(next);
             next.pages = new PageTable(pool);
             int rank = running.size();
             while (rank > 0 && next.outranks(running.get(rank - 1))) {
@@ -214,8 +243,11 @@ final class Scheduler {
         int tokens = pool.pageTokens();
         PageTable pages = pages(sequence);
         if (sequence.computed == pages.sealedTokens()) {
-            int taken = pages.adopt(sequence.prefix, sequence.tokens(), sequence.reusablePages(tokens));
+            long before = guard == null ? 0 : guard.verified();
+            int most = sequence.reusablePages(tokens);
+            int taken = pages.adopt(sequence.prefix, sequence.tokens(), most, sequence.rewound());
             sequence.skip(taken * tokens);
+            sequence.pagesVerified += guard == null ? 0 : (int) (guard.verified() - before);
         }
     }
 
@@ -268,8 +300,15 @@ final class Scheduler {
     private boolean makeRoom(Sequence sequence, int tokens) {
         while (!pages(sequence).ensure(tokens)) {
             if (running.size() == 1) {
-                throw new IllegalStateException("scheduler: sequence " + sequence.id + " with " + sequence.length()
-                        + " tokens does not fit " + pool.pageCount() + " pages of " + pool.pageTokens() + " tokens");
+                int retired = guard == null ? 0 : guard.retired();
+                if (retired == 0) {
+                    throw new IllegalStateException("scheduler: sequence " + sequence.id + " with " + sequence.length()
+                            + " tokens does not fit " + pool.pageCount() + " pages of " + pool.pageTokens() + " tokens");
+                }
+                roster.end(sequence, FinishReason.FAILED, "KV_RETIRED", "KV cache: expected pages for " + tokens
+                        + " tokens, got " + pool.freePages() + " of " + pool.pageCount() + " free and " + retired
+                        + " retired as their memory was damaged; check the memory of this machine and restart");
+                return false;
             }
             Sequence victim = running.getLast();
             preempt(victim);
@@ -343,9 +382,7 @@ final class Scheduler {
 
     private void preempt(Sequence sequence) {
         countPreemption();
-        running.remove(sequence);
-        sequence.rewind();
-        waiting.add(sequence);
+        roster.preempt(sequence);
     }
 
     private void deliver() {
@@ -380,16 +417,16 @@ final class Scheduler {
                 case CONTINUE -> sequence.delivered = position + i + 1;
                 case STOP -> {
                     seal(sequence);
-                    leave(sequence, FinishReason.STOP, null, null);
+                    roster.end(sequence, FinishReason.STOP, null, null);
                     return;
                 }
                 case LENGTH -> {
                     seal(sequence);
-                    leave(sequence, FinishReason.LENGTH, null, null);
+                    roster.end(sequence, FinishReason.LENGTH, null, null);
                     return;
                 }
-                case NOT_FINITE -> {
-                    notFinite(sequence, position + i);
+                case UNSOUND -> {
+                    unsound(sequence, position + i);
                     return;
                 }
             }
@@ -401,36 +438,33 @@ final class Scheduler {
         pages(sequence).seal(sequence.prefix, sequence.tokens(), sequence.computed);
     }
 
-    /// The first time the sequence is computed again from its tokens, which repairs a fault that has passed; the second
-    /// time it fails. A token is never chosen from such logits, and no page behind them is shared any further.
-    private void notFinite(Sequence sequence, int position) {
+    /// The first time the sequence is computed again from its tokens, which repairs a fault that has passed; the second time
+    /// all weights and pages are looked at before; the third time it fails. A token is never chosen from such logits, and no
+    /// page behind them is shared any further.
+    private void unsound(Sequence sequence, int position) {
         pages(sequence).forget();
         sequence.numericGuard = false;
         sequence.numericFailures++;
-        if (sequence.numericFailures == 1) {
-            running.remove(sequence);
-            sequence.rewind();
-            waiting.add(sequence);
-        } else {
-            leave(sequence, FinishReason.FAILED, "ENGINE_NUMERIC", "logits at position " + position
-                    + ": expected finite numbers, got NaN or infinity, also when computed again; "
-                    + "check the model files and the memory of this machine");
+        boolean repairable = sequence.numericFailures < MOST_NUMERIC_FAILURES;
+        ledger.post(
+                IntegrityEvent.Kind.COMPUTE,
+                repairable ? IntegrityEvent.Result.REPAIRED : IntegrityEvent.Result.REFUSED,
+                NUMERIC,
+                "check=" + sequence.problem + " position=" + position + " step=" + steps + " time=" + sequence.numericFailures);
+        if (!repairable) {
+            roster.end(sequence, FinishReason.FAILED, NUMERIC, "logits at position " + position
+                    + ": expected finite numbers within the bound of the weights, not all equal, got \"" + sequence.problem
+                    + "\", also when computed again; check the model files and the memory of this machine");
+            return;
         }
-    }
-
-    private void leave(
-            Sequence sequence, FinishReason reason, @Nullable String errorCode, @Nullable String errorMessage) {
         running.remove(sequence);
-        end(sequence, reason, errorCode, errorMessage);
-    }
-
-    private static void end(
-            Sequence sequence, FinishReason reason, @Nullable String errorCode, @Nullable String errorMessage) {
-        if (sequence.pages != null) {
-            sequence.pages.release();
-            sequence.pages = null;
+        roster.computeAgain(sequence, Long.MAX_VALUE);
+        if (sequence.numericFailures > 1) {
+            if (guard != null) {
+                guard.verifyAll();
+            }
+            watch.verifyNow();
         }
-        sequence.work.end(sequence, reason, errorCode, errorMessage);
     }
 
     // Only the loop's thread writes, so read-modify-write needs no lock; volatile is for the readers.

@@ -2,7 +2,6 @@ package millrace.engine.batch;
 
 import millrace.engine.FinishReason;
 import millrace.engine.ScoreListener;
-import millrace.engine.sampling.Sampler;
 import org.jspecify.annotations.Nullable;
 
 /// Hands out the logits of given tokens, of the last position or of all, and generates nothing.
@@ -10,15 +9,15 @@ final class ScoringWork implements Work {
     private static final System.Logger LOG = System.getLogger(ScoringWork.class.getName());
 
     private final boolean all;
-    private final int vocabSize;
+    private final LogitsCheck check;
     private final ScoreListener listener;
     private final Runnable onEnd;
     private boolean heard;
 
     /// @param onEnd run before the listener hears of the end
-    ScoringWork(boolean all, int vocabSize, ScoreListener listener, Runnable onEnd) {
+    ScoringWork(boolean all, LogitsCheck check, ScoreListener listener, Runnable onEnd) {
         this.all = all;
-        this.vocabSize = vocabSize;
+        this.check = check;
         this.listener = listener;
         this.onEnd = onEnd;
     }
@@ -30,8 +29,10 @@ final class ScoringWork implements Work {
 
     @Override
     public Outcome accept(Sequence sequence, int position, float[] logits, int offset) {
-        if (!Sampler.finite(logits, offset, vocabSize)) {
-            return Outcome.NOT_FINITE;
+        String problem = check.problem(logits, offset);
+        if (problem != null) {
+            sequence.problem = problem;
+            return Outcome.UNSOUND;
         }
         heard = true;
         try {

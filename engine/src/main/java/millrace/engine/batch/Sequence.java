@@ -60,6 +60,18 @@ final class Sequence {
     int maxBatch;
     boolean numericGuard = true;
     int numericFailures;
+
+    /// What was wrong with the logits that were refused last.
+    String problem = "";
+
+    /// Whether it is the golden prompt, which is computed also while nothing else is admitted.
+    boolean probe;
+
+    /// Pages whose digest was compared for it.
+    int pagesVerified;
+
+    /// How often pages that it held were found damaged.
+    int pagesDamaged;
     long firstStepNanos = -1;
     long firstTokenNanos = -1;
     long lastTokenNanos = -1;
@@ -133,10 +145,15 @@ final class Sequence {
         while (kept > 0 && tokenSteps[kept - 1] > lastGoodStep) {
             kept--;
         }
-        length = promptLength + kept;
-        prefix.keep(length);
+        keep(kept);
         lastDelivery = Math.min(lastDelivery, lastGoodStep);
-        if (kept == 0) {
+    }
+
+    /// Keeps so many generated tokens and drops the others.
+    void keep(int generated) {
+        length = promptLength + generated;
+        prefix.keep(length);
+        if (generated == 0) {
             firstTokenNanos = -1;
         }
     }
@@ -167,6 +184,11 @@ final class Sequence {
         return tokens / pageTokens;
     }
 
+    /// Whether it has computed before what it is about to compute.
+    boolean rewound() {
+        return rewound;
+    }
+
     /// Takes up computing behind pages from the index.
     void skip(int tokens) {
         if (!rewound) {
@@ -175,16 +197,12 @@ final class Sequence {
         computed += tokens;
     }
 
-    /// Gives its pages back; what the index does not keep of them is computed again later.
+    /// Has given its pages back; what the index does not keep of them is computed again later.
     void rewind() {
         if (steps == 0 && !rewound) {
             cachedPromptTokens = 0;
         } else {
             rewound = true;
-        }
-        if (pages != null) {
-            pages.release();
-            pages = null;
         }
         recomputedSteps += steps;
         steps = 0;

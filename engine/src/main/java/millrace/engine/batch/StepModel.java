@@ -11,4 +11,9 @@ public interface StepModel {
     float[] logits();
 
     int vocabSize();
+
+    /// No logit of this model has a larger absolute value, whatever the tokens.
+    default float logitBound() {
+        return Float.MAX_VALUE;
+    }
 }

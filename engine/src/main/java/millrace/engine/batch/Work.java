@@ -30,7 +30,7 @@ interface Work {
         STOP,
         /// The most tokens that were asked for are there; scoring: the last row was delivered.
         LENGTH,
-        /// A logit is NaN or infinite.
-        NOT_FINITE
+        /// The logits cannot be right: [Sequence#problem] says why; nothing was made of them.
+        UNSOUND
     }
 }

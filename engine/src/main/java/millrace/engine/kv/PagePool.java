@@ -1,7 +1,12 @@
 package millrace.engine.kv;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Memory;
 import org.jspecify.annotations.Nullable;
@@ -19,8 +24,9 @@ import org.jspecify.annotations.Nullable;
 /// until it is used. Pages that were freed are handed out again first, the latest first: it is the warmest. When there
 /// are none, and none is new, the page of the [PrefixIndex] that was idle longest goes: idle pages count as free.
 ///
-/// Each page has an epoch that changes whenever the page is handed out: two holders of the same page at different
-/// times never agree on (page, epoch), except those who share it.
+/// Each page has an epoch, the number of its hand-out among all pages': two holders agree on it only if they share the page,
+/// and it changes again when the page becomes free. With a [PageGuard] a page that was found damaged is examined before it is
+/// handed out again, and may be retired for good.
 ///
 /// One thread at a time allocates and frees; [#freePages] may be read by any.
 public final class PagePool implements AutoCloseable {
@@ -37,12 +43,15 @@ public final class PagePool implements AutoCloseable {
     private final int pagesPerSlab;
     private final Arena arena = Arena.ofShared();
     private final long[] slabs;
+    private final @Nullable ByteBuffer[] memory;
     private final int[] epochs;
     private final int[] holders;
     private int[] freed = new int[16];
     private int freedCount;
     private int neverUsed;
     private @Nullable PrefixIndex index;
+    private @Nullable PageGuard guard;
+    private int handedOut;
     private volatile int free;
 
     /// @param budgetBytes the most bytes that pages may take; at least one page must fit
@@ -57,6 +66,7 @@ public final class PagePool implements AutoCloseable {
         pageCount = (int) pages;
         pagesPerSlab = (int) Math.max(1, Math.min(pages, SLAB_BYTES / layout.pageBytes()));
         slabs = new long[(pageCount + pagesPerSlab - 1) / pagesPerSlab];
+        memory = new ByteBuffer[slabs.length];
         epochs = new int[pageCount];
         holders = new int[pageCount];
         free = pageCount;
@@ -76,6 +86,22 @@ public final class PagePool implements AutoCloseable {
         PrefixIndex created = new PrefixIndex(this, hash);
         index = created;
         return created;
+    }
+
+    /// Seals full pages and checks them from now on; before any page was handed out and before an index is opened.
+    public PageGuard openGuard(PageGuard.Settings settings) {
+        if (guard != null || index != null || neverUsed > 0) {
+            throw new IllegalStateException(
+                    "KV cache: expected one guard, opened before the index and before the first page is handed out");
+        }
+        PageGuard created = new PageGuard(this, settings, ChainHash.sha256(settings.identity()));
+        guard = created;
+        return created;
+    }
+
+    /// Who checks the pages, or null.
+    public @Nullable PageGuard guard() {
+        return guard;
     }
 
     /// The index of shared pages, or null if pages are not shared.
@@ -127,7 +153,10 @@ public final class PagePool implements AutoCloseable {
             }
         }
         holders[page] = 1;
-        epochs[page]++;
+        epochs[page] = ++handedOut;
+        if (guard != null) {
+            guard.unseal(page);
+        }
         setFree(-1);
         return page;
     }
@@ -153,8 +182,16 @@ public final class PagePool implements AutoCloseable {
         }
     }
 
-    /// Makes a page that nobody holds and no index keeps the next to be handed out.
+    /// Makes a page that nobody holds and no index keeps the next to be handed out, if it may be.
     void recycle(int page) {
+        epochs[page] = ++handedOut;
+        if (guard != null) {
+            guard.unseal(page);
+            if (!guard.releases(page)) {
+                setFree(-1);
+                return;
+            }
+        }
         if (freedCount == freed.length) {
             freed = Arrays.copyOf(freed, 2 * freedCount);
         }
@@ -166,7 +203,7 @@ public final class PagePool implements AutoCloseable {
         return holders[page];
     }
 
-    /// How often the page was handed out, modulo 2³².
+    /// The number of the page's hand-out, or of its becoming free, modulo 2³².
     int epoch(int page) {
         return epochs[page];
     }
@@ -174,6 +211,57 @@ public final class PagePool implements AutoCloseable {
     /// Absolute address of the page's first byte; 64-byte aligned.
     long address(int page) {
         return slabs[page / pagesPerSlab] + page % pagesPerSlab * layout.pageBytes();
+    }
+
+    /// The slab that the page lies in, little-endian; the caller sets position and limit.
+    ByteBuffer memory(int page) {
+        ByteBuffer slab = Objects.requireNonNull(memory[page / pagesPerSlab]);
+        return slab.clear();
+    }
+
+    /// Where the page begins in [#memory].
+    int offset(int page) {
+        return (int) (page % pagesPerSlab * layout.pageBytes());
+    }
+
+    /// Whether a page is what somebody remembers of it: handed out by that number, to be found at that address, held.
+    boolean owns(int page, int epoch, long address) {
+        return page >= 0
+                && page < neverUsed
+                && epochs[page] == epoch
+                && holders[page] > 0
+                && address(page) == address;
+    }
+
+    /// Whether one table alone holds the page and nobody else can find it, so that it may be written.
+    boolean isExclusive(int page) {
+        return holders[page] == 1 && (index == null || !index.holds(page));
+    }
+
+    /// Counts holders anew, after a table was found to hold what is not its own and was dropped as it was. Pages that
+    /// nobody holds become free.
+    ///
+    /// @param tables all that there are
+    public void recount(List<PageTable> tables) {
+        int[] counts = new int[neverUsed];
+        for (PageTable table : tables) {
+            table.count(counts);
+        }
+        for (int page = 0; page < neverUsed; page++) {
+            if (holders[page] == 0) {
+                continue;
+            }
+            if (counts[page] == 0) {
+                if (index != null && index.holds(page)) {
+                    index.forget(page);
+                }
+                holders[page] = 0;
+                setFree(1);
+                recycle(page);
+            } else {
+                holders[page] = counts[page];
+            }
+        }
     }
 
     /// Gives all memory back. No table of this pool may be used afterwards.
@@ -186,7 +274,9 @@ public final class PagePool implements AutoCloseable {
         int slab = page / pagesPerSlab;
         if (slabs[slab] == 0) {
             int pages = Math.min(pagesPerSlab, pageCount - slab * pagesPerSlab);
-            slabs[slab] = Memory.allocateDense(arena, pages * layout.pageBytes(), "the KV cache").address();
+            MemorySegment bytes = Memory.allocateDense(arena, pages * layout.pageBytes(), "the KV cache");
+            slabs[slab] = bytes.address();
+            memory[slab] = bytes.asByteBuffer().order(ByteOrder.LITTLE_ENDIAN);
         }
     }
 

@@ -1,6 +1,7 @@
 package millrace.engine.kv;
 
 import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /// The pages of one sequence: token `t` lies in page `t / 16`, slot `t % 16`. Used by one thread at a time.
 ///
@@ -11,15 +12,24 @@ import java.util.Arrays;
 ///
 /// Where the pool has a [PrefixIndex], a table begins with the pages that others have computed ([#adopt]), and its own
 /// become sealed when they are full ([#seal]). Sealed pages may be shared and are never written.
+///
+/// A table remembers by which hand-out it got each page, where that page lies, and, where the pool has a [PageGuard], what it
+/// is: so it can tell a page that is not its own any more ([#firstForeign]) or does not hold what it should ([#verify]).
 public final class PageTable {
+    private static final int NO_PAGE = -1;
+
     private final PagePool pool;
     private int[] pages = new int[8];
     private int[] epochs = new int[8];
     private long[] addresses = new long[8];
+
+    /// What each sealed page is.
+    private long[] idTags = new long[8];
+
     private int pageCount;
     private int length;
 
-    /// The first pages, which are sealed: in the index, or put there by this table and forgotten since.
+    /// The first pages, which are sealed: they are full and are not written again.
     private int sealed;
 
     public PageTable(PagePool pool) {
@@ -41,24 +51,34 @@ public final class PageTable {
         return true;
     }
 
-    /// Takes pages that the index has for these tokens, as far as they follow what the table holds; only while all of
-    /// its pages are sealed.
+    /// Takes pages that the index has for these tokens, as far as they follow what the table holds and are what they
+    /// should be; only while all of its pages are sealed.
     ///
     /// @param most the most pages that the table may then hold; tokens of later pages are computed
+    /// @param verify whether the bytes of every page are checked, not only of those checked long ago
     /// @return how many pages were taken
-    public int adopt(PrefixKey key, int[] tokens, int most) {
+    public int adopt(PrefixKey key, int[] tokens, int most, boolean verify) {
         PrefixIndex index = pool.index();
         if (index == null || sealed != pageCount || !isIndexed(index, sealed - 1)) {
             return 0;
         }
+        PageGuard guard = pool.guard();
         int from = pageCount;
         while (pageCount < most) {
             int page = index.find(key, pageCount, before(pageCount), tokens);
             if (page == PagePool.NONE) {
                 break;
             }
+            long idTag = 0;
+            if (guard != null) {
+                idTag = guard.idTag(key, pageCount, tokens);
+                if (!guard.accepts(page, idTag, verify)) {
+                    break;
+                }
+            }
             index.take(page);
             append(page);
+            idTags[pageCount - 1] = idTag;
         }
         sealed = pageCount;
         length = Math.max(length, pageCount * pool.pageTokens());
@@ -67,25 +87,43 @@ public final class PageTable {
     }
 
     /// Seals the pages that these computed tokens fill. One that another table has put into the index meanwhile is
-    /// given up for that: what they hold is equal, to the bit.
+    /// given up for that: what they hold is equal, to the bit. Behind a page that is not in the index none enters it.
     public void seal(PrefixKey key, int[] tokens, int computed) {
         PrefixIndex index = pool.index();
-        if (index == null) {
+        PageGuard guard = pool.guard();
+        if (index == null && guard == null) {
             return;
         }
         int full = computed / pool.pageTokens();
-        while (sealed < full && isIndexed(index, sealed - 1)) {
-            int before = before(sealed);
-            int known = index.find(key, sealed, before, tokens);
-            if (known == PagePool.NONE) {
-                index.register(key, sealed, before, tokens, pages[sealed]);
-            } else {
-                index.take(known);
-                pool.free(pages[sealed]);
-                set(sealed, known);
+        for (; sealed < full; sealed++) {
+            boolean shared = index != null && isIndexed(index, sealed - 1);
+            if (guard == null && !shared) {
+                return;
             }
-            sealed++;
+            long idTag = guard == null ? 0 : guard.idTag(key, sealed, tokens);
+            idTags[sealed] = idTag;
+            if (index != null && shared && replace(index, guard, key, tokens, idTag)) {
+                continue;
+            }
+            if (guard != null) {
+                guard.seal(pages[sealed], idTag);
+            }
+            if (index != null && shared) {
+                index.register(key, sealed, before(sealed), tokens, pages[sealed]);
+            }
         }
+    }
+
+    /// Takes the page that the index has instead of the one that is to be sealed next, if there is a sound one.
+    private boolean replace(PrefixIndex index, @Nullable PageGuard guard, PrefixKey key, int[] tokens, long idTag) {
+        int known = index.find(key, sealed, before(sealed), tokens);
+        if (known == PagePool.NONE || guard != null && !guard.accepts(known, idTag, false)) {
+            return false;
+        }
+        index.take(known);
+        pool.free(pages[sealed]);
+        set(sealed, known);
+        return true;
     }
 
     /// Takes its pages, and all that follow them in other tables, out of the index: what they hold is in doubt.
@@ -93,6 +131,65 @@ public final class PageTable {
         PrefixIndex index = pool.index();
         if (index != null && sealed > 0 && index.holds(pages[0])) {
             index.forget(pages[0]);
+        }
+    }
+
+    /// The first page that is not the table's own any more, or may not be written though it is about to be; -1 if all is
+    /// as it should be. Compares numbers only and touches no page:
+    ///
+    /// ```
+    ///  epoch[page[i]] = expected[i]  ∧  address(page[i]) = address[i]  ∧  holders[page[i]] > 0 (= 1 where it is written)
+    /// ```
+    ///
+    /// @param from the first position that is about to be written
+    public int firstForeign(int from) {
+        int firstWritten = from / pool.pageTokens();
+        for (int i = 0; i < pageCount; i++) {
+            if (!pool.owns(pages[i], epochs[i], addresses[i])
+                    || i >= firstWritten && !pool.isExclusive(pages[i])) {
+                return i;
+            }
+        }
+        return NO_PAGE;
+    }
+
+    /// Checks all sealed pages against their digests, those apart that are not the table's own.
+    ///
+    /// @return what steps up to this one have made of its pages is good; `Long.MAX_VALUE` if all of them are sound
+    public long verify(PageGuard guard, PageGuard.Moment moment) {
+        long good = Long.MAX_VALUE;
+        for (int i = 0; i < sealed; i++) {
+            if (pool.owns(pages[i], epochs[i], addresses[i]) && !guard.verify(pages[i], idTags[i], moment)) {
+                good = Math.min(good, guard.goodStep(pages[i]));
+            }
+        }
+        return good;
+    }
+
+    /// As [#verify], of pages that were found damaged before; looks at none.
+    public long goodStep(PageGuard guard) {
+        long good = Long.MAX_VALUE;
+        for (int i = 0; i < pageCount; i++) {
+            if (pool.owns(pages[i], epochs[i], addresses[i]) && guard.isDamaged(pages[i])) {
+                good = Math.min(good, guard.goodStep(pages[i]));
+            }
+        }
+        return good;
+    }
+
+    /// Drops the pages as they are, since some are not its own; [PagePool#recount] must follow.
+    public void abandon() {
+        pageCount = 0;
+        length = 0;
+        sealed = 0;
+    }
+
+    /// Counts the pages that are its own.
+    void count(int[] counts) {
+        for (int i = 0; i < pageCount; i++) {
+            if (pool.owns(pages[i], epochs[i], addresses[i])) {
+                counts[pages[i]]++;
+            }
         }
     }
 
@@ -110,6 +207,7 @@ public final class PageTable {
             pages = Arrays.copyOf(pages, size);
             epochs = Arrays.copyOf(epochs, size);
             addresses = Arrays.copyOf(addresses, size);
+            idTags = Arrays.copyOf(idTags, size);
         }
         set(pageCount++, page);
     }
@@ -148,7 +246,7 @@ public final class PageTable {
         return pages[i];
     }
 
-    /// How often the i-th page had been handed out when this table got it.
+    /// The number of the i-th page's hand-out when this table got it.
     public int epoch(int i) {
         return epochs[i];
     }

@@ -2,7 +2,7 @@ package millrace.engine.kv;
 
 import java.util.Arrays;
 
-/// The names of one sequence's full pages in a [PrefixIndex], computed as far as they were asked for. It outlives a
+/// The names of one sequence's full pages, for a [PrefixIndex] and a [PageGuard], computed as far as they were asked for. It outlives a
 /// preemption. Used by one thread at a time.
 public final class PrefixKey {
     private final String salt;
@@ -10,6 +10,11 @@ public final class PrefixKey {
 
     /// Names beyond h₀.
     private int pages;
+
+    private long[] idTags = new long[0];
+
+    /// Pages whose id tag is known.
+    private int tagged;
 
     /// @param salt who may share pages with the sequence: those with an equal salt
     public PrefixKey(String salt) {
@@ -23,6 +28,7 @@ public final class PrefixKey {
     /// The tokens behind the first `length` have changed: forgets the names that depend on them.
     public void keep(int length) {
         pages = Math.min(pages, length / PrefixIndex.TOKENS);
+        tagged = Math.min(tagged, pages);
     }
 
     /// Computes the names up to that of the page.
@@ -37,6 +43,19 @@ public final class PrefixKey {
             hash.next(chain, pages, tokens, pages * PrefixIndex.TOKENS);
             pages++;
         }
+    }
+
+    /// What the page is, as [PageSeal] says.
+    long idTag(ChainHash hash, PageSeal seal, int page, int[] tokens) {
+        reach(hash, page, tokens);
+        if (page >= idTags.length) {
+            idTags = Arrays.copyOf(idTags, Math.max(page + 1, 2 * idTags.length));
+        }
+        while (tagged <= page) {
+            idTags[tagged] = seal.idTag(chain, tagged, 0);
+            tagged++;
+        }
+        return idTags[page];
     }
 
     /// Word of the page's name.

@@ -52,9 +52,11 @@ public final class Sampler {
     /// @param tokens prompt and generated tokens, `length` of them
     /// @param step index of the token to choose among the generated ones, from 0
     public int sample(float[] logits, int offset, Sampling sampling, int[] tokens, int length, long step) {
-        if (!finite(logits, offset, vocabSize)) {
-            return NOT_FINITE;
-        }
+        return finite(logits, offset, vocabSize) ? choose(logits, offset, sampling, tokens, length, step) : NOT_FINITE;
+    }
+
+    /// The same for logits that are known to be finite.
+    public int choose(float[] logits, int offset, Sampling sampling, int[] tokens, int length, long step) {
         System.arraycopy(logits, offset, scores, 0, vocabSize);
         if (sampling.repetitionPenalty() != 1f) {
             penalise(sampling.repetitionPenalty(), tokens, length);

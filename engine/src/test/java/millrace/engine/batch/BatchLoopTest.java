@@ -15,6 +15,7 @@ import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityConfig;
 import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PreparedPrompt;
@@ -35,7 +36,7 @@ class BatchLoopTest {
     private final FakeWatch watch = new FakeWatch();
     private final BatchLoop loop = new BatchLoop(
             model, pool, new Vocabulary(new FakeTokenizer(), Set.of()), StepClock.system(),
-            new BatchLoop.Limits(4, 16, 8, 2_000), ledger, watch);
+            new BatchLoop.Limits(4, 16, 8, 2_000), new Checks(IntegrityConfig.DEFAULT, ledger, watch, List.of()));
 
     @Test
     void damagedWeightsAreRepairedBetweenStepsAndWhatIsInDoubtIsComputedAgain() throws Exception {

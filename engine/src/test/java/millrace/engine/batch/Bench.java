@@ -10,11 +10,13 @@ import java.util.SplittableRandom;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.IntegrityConfig;
 import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
 import millrace.engine.kv.KvLayout;
+import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
 import millrace.engine.sampling.Sampler;
 import millrace.engine.tokenizer.IncrementalDecoder;
@@ -22,6 +24,7 @@ import org.jspecify.annotations.Nullable;
 
 /// A scheduler over a [FakeModel] and a pool that shares pages, driven step by step.
 final class Bench implements AutoCloseable {
+    static final LogitsCheck CHECK = new LogitsCheck(FakeModel.VOCAB, 100);
     private static final KvLayout LAYOUT = KvLayout.grouped(KvFormat.F32, 1, 1, 16);
 
     final FakeModel model;
@@ -37,11 +40,19 @@ final class Bench implements AutoCloseable {
     Bench(int maxBatch, int chunk, int pages, boolean sharing, long agingMs) {
         model = new FakeModel(maxBatch + 2);
         pool = new PagePool(LAYOUT, pages * LAYOUT.pageBytes());
+        pool.openGuard(new PageGuard.Settings(
+                "fake", PageGuard.Algorithm.CRC32C, 60_000_000_000L, clock::nanos, clock::epochMs));
         if (sharing) {
             pool.openIndex("fake");
         }
         scheduler = new Scheduler(
-                model, pool, clock, new BatchLoop.Limits(maxBatch, chunk, maxBatch + 2, agingMs), ledger, watch);
+                model, pool, clock, new BatchLoop.Limits(maxBatch, chunk, maxBatch + 2, agingMs),
+                new Checks(IntegrityConfig.DEFAULT, ledger, watch, List.of()));
+    }
+
+    /// Checks with nobody to tell.
+    static Checks checks() {
+        return new Checks(IntegrityConfig.DEFAULT, new IntegrityLedger(), WeightWatch.NONE, List.of());
     }
 
     Bench(int maxBatch, int chunk, int pages) {
@@ -107,7 +118,7 @@ final class Bench implements AutoCloseable {
         return new Sequence(
                 request.id(), tokens(request), request.maxNewTokens(), request.priority(), request.deadlineMs(),
                 request.cacheSalt(), clock.nanos(),
-                new GenerationWork(request, sampler, vocabulary, listener, clock, () -> {}));
+                new GenerationWork(request, sampler, CHECK, 4, vocabulary, listener, clock, () -> {}));
     }
 
     Run submit(GenerationRequest request) {

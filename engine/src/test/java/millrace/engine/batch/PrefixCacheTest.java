@@ -141,7 +141,7 @@ class PrefixCacheTest {
             };
             bench.scheduler.submit(new Sequence(
                     "score", ids.stream().mapToInt(i -> i).toArray(), 0, 0, NEVER, "", 0,
-                    new ScoringWork(all, FakeModel.VOCAB, listener, () -> {})));
+                    new ScoringWork(all, Bench.CHECK, listener, () -> {})));
             bench.runToTheEnd(20);
             assertThat(positions).hasSize(all ? 40 : 1);
             assertThat(bench.pool.index().hitTokens() - hits).isEqualTo(all ? 0 : 32);

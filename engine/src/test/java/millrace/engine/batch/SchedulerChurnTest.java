@@ -10,7 +10,6 @@ import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
-import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
@@ -45,7 +44,7 @@ class SchedulerChurnTest {
         try (var pool = new PagePool(LAYOUT, pages * LAYOUT.pageBytes())) {
             var scheduler = new Scheduler(
                     model, pool, clock, new BatchLoop.Limits(batch, 1 + random.nextInt(30), batch + 3, random.nextInt(3)),
-                    new IntegrityLedger(), WeightWatch.NONE);
+                    Bench.checks());
             var sampler = new Sampler(FakeModel.VOCAB);
             List<Sequence> sequences = new ArrayList<>();
             for (int step = 0; step < 400 || !scheduler.idle(); step++) {
@@ -78,14 +77,14 @@ class SchedulerChurnTest {
         long deadlineMs = random.nextInt(5) == 0 ? clock.now + random.nextInt(40) : Long.MAX_VALUE;
         int priority = random.nextInt(3);
         if (random.nextInt(5) == 0) {
-            var work = new ScoringWork(random.nextBoolean(), FakeModel.VOCAB, ends, () -> {});
+            var work = new ScoringWork(random.nextBoolean(), Bench.CHECK, ends, () -> {});
             return new Sequence(id, prompt, 0, priority, deadlineMs, "", 0, work);
         }
         int maxNewTokens = 1 + random.nextInt(30);
         var request = new GenerationRequest(
                 id, new PromptInput.Text(""), Sampling.GREEDY, maxNewTokens, List.of("ab"), deadlineMs, priority);
         var vocabulary = new Vocabulary(new FakeTokenizer(), Set.of(FakeTokenizer.END));
-        var work = new GenerationWork(request, sampler, vocabulary, ends, clock, () -> {});
+        var work = new GenerationWork(request, sampler, Bench.CHECK, 0, vocabulary, ends, clock, () -> {});
         return new Sequence(id, prompt, maxNewTokens, priority, deadlineMs, "", clock.nanos(), work);
     }
 

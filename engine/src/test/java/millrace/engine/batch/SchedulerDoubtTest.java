@@ -25,7 +25,7 @@ class SchedulerDoubtTest {
                         Bench.greedy("c", Bench.ids(2, 5), 30),
                         Bench.greedy("d", Bench.ids(3, 40), 20)));
                 bench.steps(last);
-                bench.scheduler.distrust(first, "ENGINE_DOUBT", "again");
+                bench.scheduler.distrust(first);
                 runs.stream().filter(run -> run.ended() && run.end().transcript().lastStep() < first)
                         .forEach(run -> assertThat(run.end().tokenIds()).isEqualTo(Bench.expected(run.request)));
                 bench.runToTheEnd(1_000);
@@ -60,13 +60,13 @@ class SchedulerDoubtTest {
             };
             int[] ids = Bench.ids(1, 40).stream().mapToInt(i -> i).toArray();
             bench.scheduler.submit(new Sequence(
-                    "s", ids, 0, 0, Long.MAX_VALUE, "", 0, new ScoringWork(true, FakeModel.VOCAB, ends, () -> {})));
-            bench.scheduler.distrust(1, "ENGINE_DOUBT", "again");
+                    "s", ids, 0, 0, Long.MAX_VALUE, "", 0, new ScoringWork(true, Bench.CHECK, ends, () -> {})));
+            bench.scheduler.distrust(1);
             bench.steps(2);
             assertThat(ends.rows).isPositive();
-            bench.scheduler.distrust(3, "ENGINE_DOUBT", "again");
+            bench.scheduler.distrust(3);
             bench.steps(1);
-            bench.scheduler.distrust(1, "ENGINE_DOUBT", "again");
+            bench.scheduler.distrust(1);
             assertThat(ends.code).isEqualTo("FAILED ENGINE_DOUBT");
             assertThat(bench.scheduler.idle()).isTrue();
             bench.assertNothingHeld();

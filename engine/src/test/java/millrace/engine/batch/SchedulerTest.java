@@ -11,6 +11,7 @@ import java.util.SplittableRandom;
 import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
+import millrace.engine.IntegrityEvent;
 import millrace.engine.GenerationResult;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
@@ -214,6 +215,17 @@ class SchedulerTest {
     }
 
     @Test
+    void looksAtTheWeightsWhenLogitsAreSpoiltTwice() {
+        var bench = bench(1, 64, 20);
+        bench.model.spoilt = step -> bench.watch.checks == 0;
+        GenerationRequest request = greedy("n", 1, 4, 8);
+        Bench.Run listener = bench.submit(List.of(request)).getFirst();
+        bench.runToTheEnd(100);
+        assertThat(listener.end().tokenIds()).isEqualTo(Bench.expected(request));
+        assertThat(bench.watch.checks).isOne();
+    }
+
+    @Test
     void failsWhenLogitsAreSpoiltAgain() {
         var bench = bench(2, 64, 20);
         bench.model.spoilt = step -> true;
@@ -221,8 +233,13 @@ class SchedulerTest {
         bench.runToTheEnd(100);
         assertThat(listener.end().reason()).isEqualTo(FinishReason.FAILED);
         assertThat(listener.end().errorCode()).isEqualTo("ENGINE_NUMERIC");
-        assertThat(listener.end().errorMessage()).isEqualTo("logits at position 3: expected finite numbers, got NaN or "
-                + "infinity, also when computed again; check the model files and the memory of this machine");
+        assertThat(listener.end().errorMessage()).isEqualTo("logits at position 3: expected finite numbers within "
+                + "the bound of the weights, not all equal, got \"nan\", also when computed again; check the model files and "
+                + "the memory of this machine");
+        assertThat(bench.watch.checks).as("looks at the weights").isOne();
+        assertThat(bench.ledger.events(0)).extracting(IntegrityEvent::detail).containsExactly(
+                "check=nan position=3 step=1 time=1", "check=nan position=3 step=2 time=2", "check=nan position=3 step=3 time=3");
+        assertThat(bench.ledger.state().computeFaults()).isEqualTo(3);
         assertThat(listener.end().tokenIds()).isEmpty();
     }
 
@@ -238,7 +255,7 @@ class SchedulerTest {
                 Scores scores = new Scores();
                 bench.scheduler.submit(new Sequence(
                         "score", ids, 0, 0, Long.MAX_VALUE, "", 0,
-                        new ScoringWork(true, FakeModel.VOCAB, scores, () -> {})));
+                        new ScoringWork(true, Bench.CHECK, scores, () -> {})));
                 bench.runToTheEnd(1_000);
                 assertThat(scores.reason).isEqualTo(FinishReason.LENGTH);
                 assertThat(scores.rows).hasSize(40);
@@ -257,7 +274,7 @@ class SchedulerTest {
         Scores scores = new Scores();
         bench.scheduler.submit(new Sequence(
                 "score", new int[] {5, 6, 7, 8}, 0, 0, Long.MAX_VALUE, "", 0,
-                new ScoringWork(false, FakeModel.VOCAB, scores, () -> {})));
+                new ScoringWork(false, Bench.CHECK, scores, () -> {})));
         bench.runToTheEnd(10);
         assertThat(scores.rows).containsOnlyKeys(3);
         assertThat(scores.rows.get(3)).containsExactly(FakeModel.logitsAfter(List.of(5, 6, 7, 8)));

@@ -59,7 +59,7 @@ class PrefixIndexTest {
     private static PageTable computed(PagePool pool, String salt, int... tokens) {
         var table = new PageTable(pool);
         var key = new PrefixKey(salt);
-        int hit = table.adopt(key, tokens, tokens.length / 16);
+        int hit = table.adopt(key, tokens, tokens.length / 16, false);
         assertThat(table.sealedTokens()).isEqualTo(16 * hit);
         assertThat(table.ensure(tokens.length)).isTrue();
         table.seal(key, tokens, tokens.length);
@@ -68,7 +68,7 @@ class PrefixIndexTest {
 
     private static int hits(PagePool pool, String salt, int... tokens) {
         var table = new PageTable(pool);
-        int hits = table.adopt(new PrefixKey(salt), tokens, tokens.length / 16);
+        int hits = table.adopt(new PrefixKey(salt), tokens, tokens.length / 16, false);
         table.release();
         return hits;
     }
@@ -107,11 +107,11 @@ class PrefixIndexTest {
         computed(pool, "", tokens("abcd")).release();
         var table = new PageTable(pool);
         var key = new PrefixKey("");
-        assertThat(table.adopt(key, tokens("abcd"), 2)).isEqualTo(2);
-        assertThat(table.adopt(key, tokens("abcd"), 3)).isOne();
+        assertThat(table.adopt(key, tokens("abcd"), 2, false)).isEqualTo(2);
+        assertThat(table.adopt(key, tokens("abcd"), 3, false)).isOne();
         assertThat(table.length()).isEqualTo(48);
         assertThat(table.ensure(49)).isTrue();
-        assertThat(table.adopt(key, tokens("abcd"), 4)).as("behind a page of its own").isZero();
+        assertThat(table.adopt(key, tokens("abcd"), 4, false)).as("behind a page of its own").isZero();
     }
 
     @Test
@@ -229,7 +229,7 @@ class PrefixIndexTest {
         int[] longer = tokens("abxz");
         assertThat(sharer.ensure(64)).isTrue();
         sharer.seal(key, longer, 64);
-        assertThat(sharer.adopt(key, tokens("abxzz"), 5)).isZero();
+        assertThat(sharer.adopt(key, tokens("abxzz"), 5, false)).isZero();
         assertThat(hits(pool, "", longer)).as("what follows a page in doubt").isZero();
         suspect.forget();
         suspect.release();
@@ -261,7 +261,7 @@ class PrefixIndexTest {
         var key = new PrefixKey("");
         assertThat(pool.index().heldPages(key, tokens("abcd"), 4)).as("idle pages take room").isZero();
         PageTable holder = new PageTable(pool);
-        holder.adopt(new PrefixKey(""), tokens("ab"), 2);
+        holder.adopt(new PrefixKey(""), tokens("ab"), 2, false);
         assertThat(pool.index().heldPages(key, tokens("abcd"), 4)).isEqualTo(2);
         assertThat(pool.index().heldPages(key, tokens("abcd"), 1)).isOne();
     }
@@ -361,7 +361,7 @@ class PrefixIndexTest {
                 tokens[i] = i % 16 == 3 ? random.nextInt(2) : i;
             }
             var one = new Live(new PageTable(pool), new PrefixKey(salt), salt, tokens);
-            int hits = one.table().adopt(one.key(), tokens, (tokens.length - 1) / 16);
+            int hits = one.table().adopt(one.key(), tokens, (tokens.length - 1) / 16, false);
             for (int i = 0; i < hits; i++) {
                 assertThat(content.get(one.table().page(i))).as(name).isEqualTo(holds(one, i));
             }

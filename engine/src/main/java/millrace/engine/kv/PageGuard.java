@@ -1,0 +1,338 @@
+package millrace.engine.kv;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.LongSupplier;
+
+/// Finds KV pages that do not hold what they should, and keeps their slots from being used again unexamined.
+///
+/// ```
+///  full ──seal──▶ sealed ──verify──▶ sealed, good up to the step before
+///                   │ mismatch
+///                   ▼
+///                damaged: out of the index with all that follow it, whoever holds it is computed again
+///                   │ nobody holds it any more
+///                   ▼
+///                written and read back ──▶ free,  or retired: the second time within a day, or if a bit does not hold
+/// ```
+///
+/// The digests ([PageSeal]) lie here, apart from the pages. Time has two phases a step: *before* it, where pages are about to
+/// be read, and *after* it, where they have been. A page found good in a phase is not looked at twice in it. What was
+/// computed from a page is good up to the last phase in which the page was.
+///
+/// All methods are called on the pool's thread, counters may be read by any. Nothing is allocated but when pages are handed
+/// out for the first time and when something is found.
+public final class PageGuard {
+    private static final long DAY_MS = 24L * 60 * 60 * 1_000;
+    private static final long[] PATTERNS = {0x5555_5555_5555_5555L, 0xAAAA_AAAA_AAAA_AAAAL};
+
+    /// Of all time, the share that the walk may take.
+    private static final double WALK_SHARE = 0.005;
+
+    /// The most time that the walk saves up, so that it never holds a step up for long.
+    private static final long MOST_SAVED_NANOS = 2_000_000;
+
+    /// The most slots that one call of the walk passes.
+    private static final int MOST_WALKED = 1_024;
+
+    private final PagePool pool;
+    private final Settings settings;
+    private final ChainHash hash;
+    private final PageSeal seal;
+    private final int pageBytes;
+
+    // By page number; grown as pages are handed out.
+    private long[] digests = new long[0];
+    private long[] tags = new long[0];
+    private long[] goodPhase = new long[0];
+    private long[] verifiedNanos = new long[0];
+    private boolean[] damaged = new boolean[0];
+
+    /// When a slot was found damaged last, milliseconds since the epoch.
+    private final Map<Integer, Long> faults = new HashMap<>();
+
+    private final List<Finding> findings = new ArrayList<>();
+    private long phase;
+    private int cursor;
+    private long walkedAt;
+    private long savedNanos;
+    private volatile long verified;
+    private volatile int retired;
+
+    /// Digests of pages, with their numbers in documents.
+    public enum Algorithm {
+        /// CRC-32C.
+        CRC32C(1),
+        /// A weighted sum of words, the same on every device.
+        W64(2);
+
+        private final int id;
+
+        Algorithm(int id) {
+            this.id = id;
+        }
+
+        public int id() {
+            return id;
+        }
+    }
+
+    /// When a page was looked at.
+    public enum Moment {
+        /// Taken from the index.
+        HIT,
+        /// About to be read by a step.
+        READ,
+        /// Given up by a sequence that ends or waits again.
+        LEAVE,
+        /// The walk over all sealed pages.
+        WALK
+    }
+
+    /// A page that does not hold what it should.
+    ///
+    /// @param why `content`, `identity` or `unsealed`
+    /// @param goodStep what steps up to this one have made of it is good
+    public record Finding(int page, Moment moment, String why, long goodStep) {}
+
+    /// How pages are guarded.
+    ///
+    /// @param identity names all that the bytes of a page depend on, tokens and salt apart: model, KV format, arithmetic
+    /// @param maxAgeNanos a page that was verified longer ago is verified when it is taken from the index
+    /// @param nanos a clock for durations
+    /// @param epochMs a clock for days
+    public record Settings(
+            String identity, Algorithm algorithm, long maxAgeNanos, LongSupplier nanos, LongSupplier epochMs) {}
+
+    PageGuard(PagePool pool, Settings settings, ChainHash hash) {
+        this.pool = pool;
+        this.settings = settings;
+        this.hash = hash;
+        seal = new PageSeal(settings.algorithm());
+        pageBytes = Math.toIntExact(pool.layout().pageBytes());
+        walkedAt = settings.nanos().getAsLong();
+    }
+
+    /// A step is about to read pages.
+    ///
+    /// @param stepsDone steps that have been computed
+    public void beforeStep(long stepsDone) {
+        phase = 2 * stepsDone + 1;
+    }
+
+    /// A step has read pages.
+    ///
+    /// @param stepsDone steps that have been computed, this one included
+    public void afterStep(long stepsDone) {
+        phase = 2 * stepsDone;
+    }
+
+    /// Pages whose digest was compared, since the start.
+    public long verified() {
+        return verified;
+    }
+
+    /// Slots that are not used any more.
+    public int retired() {
+        return retired;
+    }
+
+    /// What was found since it was asked last.
+    public List<Finding> takeFindings() {
+        List<Finding> taken = List.copyOf(findings);
+        findings.clear();
+        return taken;
+    }
+
+    public boolean hasFindings() {
+        return !findings.isEmpty();
+    }
+
+    /// Whether the page was found damaged and is not free again yet.
+    public boolean isDamaged(int page) {
+        return damaged[page];
+    }
+
+    /// What steps up to this one have made of the page is good.
+    public long goodStep(int page) {
+        return goodPhase[page] >> 1;
+    }
+
+    /// What page i of these tokens is.
+    long idTag(PrefixKey key, int i, int[] tokens) {
+        return key.idTag(hash, seal, i, tokens);
+    }
+
+    /// Seals a page that is full and will not be written again.
+    void seal(int page, long idTag) {
+        tags[page] = idTag;
+        digests[page] = digest(page, idTag);
+        good(page);
+    }
+
+    /// Whether a page of the index is what the asker expects; its bytes are looked at if that was long ago, or always.
+    /// Otherwise it leaves the index, with all that follow it.
+    boolean accepts(int page, long idTag, boolean always) {
+        if (digests[page] == PageSeal.POISON) {
+            return report(page, Moment.HIT, "unsealed");
+        }
+        if (tags[page] != idTag) {
+            return report(page, Moment.HIT, "identity");
+        }
+        if (!always && settings.nanos().getAsLong() - verifiedNanos[page] <= settings.maxAgeNanos()) {
+            return !damaged[page];
+        }
+        return verify(page, idTag, Moment.HIT);
+    }
+
+    /// Whether a sealed page holds what its holder expects; looked at once in a phase.
+    boolean verify(int page, long idTag, Moment moment) {
+        if (damaged[page]) {
+            return false;
+        }
+        if (goodPhase[page] == phase) {
+            return true;
+        }
+        countVerified();
+        if (digest(page, idTag) != digests[page]) {
+            return report(page, moment, digests[page] == PageSeal.POISON ? "unsealed" : "content");
+        }
+        good(page);
+        return true;
+    }
+
+    private void good(int page) {
+        goodPhase[page] = phase;
+        verifiedNanos[page] = settings.nanos().getAsLong();
+    }
+
+    private boolean report(int page, Moment moment, String why) {
+        if (!damaged[page]) {
+            damaged[page] = true;
+            findings.add(new Finding(page, moment, why, goodStep(page)));
+            PrefixIndex index = pool.index();
+            if (index != null && index.holds(page)) {
+                index.forget(page);
+            }
+        }
+        return false;
+    }
+
+    private long digest(int page, long idTag) {
+        return seal.digest(idTag, pool.memory(page), pool.offset(page), pageBytes);
+    }
+
+    /// Looks at sealed pages in turn, within its share of the time since it was called last.
+    ///
+    /// @return the pages that were looked at
+    public int walk() {
+        long now = settings.nanos().getAsLong();
+        savedNanos = Math.min(MOST_SAVED_NANOS, savedNanos + (long) (WALK_SHARE * (now - walkedAt)));
+        int walked = 0;
+        for (int left = Math.min(digests.length, MOST_WALKED); left > 0 && savedNanos > 0; left--) {
+            int page = cursor;
+            cursor = cursor + 1 == digests.length ? 0 : cursor + 1;
+            if (digests[page] == PageSeal.POISON || damaged[page] || goodPhase[page] == phase) {
+                continue;
+            }
+            verify(page, tags[page], Moment.WALK);
+            walked++;
+            long then = now;
+            now = settings.nanos().getAsLong();
+            savedNanos -= now - then;
+        }
+        walkedAt = now;
+        return walked;
+    }
+
+    /// Looks at every sealed page that was not looked at in this phase.
+    public void verifyAll() {
+        for (int page = 0; page < digests.length; page++) {
+            if (digests[page] != PageSeal.POISON) {
+                verify(page, tags[page], Moment.WALK);
+            }
+        }
+    }
+
+    /// The page is handed out or free: nothing that it holds counts any more.
+    void unseal(int page) {
+        if (page >= digests.length) {
+            grow(page);
+        }
+        digests[page] = PageSeal.POISON;
+        tags[page] = 0;
+        goodPhase[page] = phase;
+    }
+
+    /// Whether a page that nobody holds may be handed out again. A damaged one is examined.
+    boolean releases(int page) {
+        if (!damaged[page]) {
+            return true;
+        }
+        long nowMs = settings.epochMs().getAsLong();
+        Long last = faults.put(page, nowMs);
+        if (last != null && nowMs - last < DAY_MS || !keepsBits(page)) {
+            retire();
+            return false;
+        }
+        damaged[page] = false;
+        return true;
+    }
+
+    private boolean keepsBits(int page) {
+        MemorySegment memory = MemorySegment.ofBuffer(
+                pool.memory(page).limit(pool.offset(page) + pageBytes).position(pool.offset(page)));
+        for (long pattern : PATTERNS) {
+            for (long at = 0; at < pageBytes; at += Long.BYTES) {
+                memory.set(ValueLayout.JAVA_LONG_UNALIGNED, at, pattern);
+            }
+            for (long at = 0; at < pageBytes; at += Long.BYTES) {
+                if (memory.get(ValueLayout.JAVA_LONG_UNALIGNED, at) != pattern) {
+                    return false;
+                }
+            }
+        }
+        return true;
+    }
+
+    private void grow(int page) {
+        int from = digests.length;
+        int size = Math.max(page + 1, Math.min(pool.pageCount(), Math.max(64, 2 * from)));
+        digests = Arrays.copyOf(digests, size);
+        Arrays.fill(digests, from, size, PageSeal.POISON);
+        tags = Arrays.copyOf(tags, size);
+        goodPhase = Arrays.copyOf(goodPhase, size);
+        verifiedNanos = Arrays.copyOf(verifiedNanos, size);
+        damaged = Arrays.copyOf(damaged, size);
+    }
+
+    // Only the pool's thread writes, so read-modify-write needs no lock; volatile is for the readers.
+    @SuppressWarnings("NonAtomicOperationOnVolatileField")
+    private void countVerified() {
+        verified++;
+    }
+
+    @SuppressWarnings("NonAtomicOperationOnVolatileField")
+    private void retire() {
+        retired++;
+    }
+
+    // For tests, which damage what they find here.
+
+    long[] digests() {
+        return digests;
+    }
+
+    long[] tags() {
+        return tags;
+    }
+
+    boolean isSealed(int page) {
+        return page < digests.length && digests[page] != PageSeal.POISON;
+    }
+}
