@@ -22,6 +22,7 @@ import millrace.integrity.Digest;
 import millrace.schemas.Prompt;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
@@ -106,6 +107,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     private long batchSinceNanos;
     private long retryUnreadAtNanos;
     private boolean failed;
+    private long seenMs;
     private Life life;
 
     @SuppressWarnings("NullAway.Init") // init() runs before any record
@@ -125,6 +127,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         failed = false;
         pending = context.getStateStore(PENDING_STORE);
         seen = context.getStateStore(SEEN_STORE);
+        seenMs = newest(seen);
         poll = shared.clients().ofCurrentThread();
         commits = new CommitPace(context, poll, shared.ticker(), shared.config().number("commit.gap.ms"));
         CrashPoints.reach("restore");
@@ -198,7 +201,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
                 refusal = new Intake.Refusal("DUPLICATE_ID_CONFLICT", "request_id: it was used with another body within the last "
                         + dedupRetentionMs / 1000 + " s; use a new id for a new prompt");
             } else {
-                seen.put(seenKey(prompt), digest, shared.clock().millis());
+                seen.put(seenKey(prompt), digest, seenNow());
                 refusal = intake.checkLimits(prompt, source);
             }
         }
@@ -345,7 +348,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     }
 
     private byte[] seenBefore(Prompt prompt) {
-        long now = shared.clock().millis();
+        long now = seenNow();
         byte[] latest = null;
         try (WindowStoreIterator<byte[]> uses = seen.fetch(seenKey(prompt), now - dedupRetentionMs, now)) {
             while (uses.hasNext()) {
@@ -353,6 +356,19 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             }
         }
         return latest;
+    }
+
+    /// The time that ids are remembered by. It stands still while a wall clock that was set back is behind: an id that
+    /// was used later than "now" is remembered all the same, and the store takes nothing that is older than it can be.
+    private long seenNow() {
+        seenMs = Math.max(seenMs, shared.clock().millis());
+        return seenMs;
+    }
+
+    private static long newest(WindowStore<Bytes, byte[]> seen) {
+        try (KeyValueIterator<Windowed<Bytes>, byte[]> latestFirst = seen.backwardAll()) {
+            return latestFirst.hasNext() ? latestFirst.peekNextKey().window().start() : 0;
+        }
     }
 
     private static Bytes seenKey(Prompt prompt) {

@@ -234,7 +234,8 @@ public final class InferenceService implements AutoCloseable {
                 clients, metrics,
                 this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config);
         KafkaStreams next = new KafkaStreams(
-                InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients);
+                InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients,
+                new SteadyTime(Clock.systemUTC(), Ticker.SYSTEM));
         next.setUncaughtExceptionHandler(this::threadFailed);
         next.setStateListener((to, from) -> {
             LOG.debug("streams {} -> {}", from, to);

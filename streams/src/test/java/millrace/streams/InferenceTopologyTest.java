@@ -300,6 +300,20 @@ class InferenceTopologyTest {
     }
 
     @Test
+    void answersARepeatedPromptOnceThoughTheClockWasSetBack() {
+        start();
+        service.send(prompt("r-1", "q").build());
+        service.clock.advance(-86_400_000);
+        service.send(prompt("r-1", "q").build());
+        service.send(prompt("r-2", "q").build());
+        service.send(prompt("r-2", "q").build());
+        service.answerAll();
+        service.clock.advance(86_400_000);
+        assertThat(service.readCompletions()).extracting(Completion::getRequestId).containsExactly("r-1", "r-2");
+        assertThat(service.counter("millrace.prompts.duplicate")).isEqualTo(2);
+    }
+
+    @Test
     void turnsAResultThatIsTooLargeIntoAFailure() {
         start(Map.of("intake.max.bytes", "2000"));
         service.send(prompt("r-1", "q").setMetadata(Map.of("k", "v")).build());
