@@ -298,6 +298,11 @@ public final class Engine implements TextEngine {
     }
 
     @Override
+    public boolean admitting() {
+        return ledger.admitting();
+    }
+
+    @Override
     public List<IntegrityEvent> events(long after) {
         return ledger.events(after);
     }

@@ -32,9 +32,14 @@ public interface TextEngine extends AutoCloseable {
         return null;
     }
 
-    /// What its checks say now. Stream threads ask at every turn: it must cost next to nothing.
+    /// What its checks say now.
     default IntegrityState integrity() {
         return IntegrityState.NONE;
+    }
+
+    /// Whether new work is started, as in [IntegrityState]. Stream threads ask at every turn: it must cost next to nothing.
+    default boolean admitting() {
+        return integrity().admitting();
     }
 
     /// Events with a number above `after`, oldest first. An engine keeps the last thousand. Stream threads ask at every turn.

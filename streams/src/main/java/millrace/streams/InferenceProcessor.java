@@ -257,7 +257,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     /// could not be.
     private void hold() {
         int load = shared.engine().load() + unread.size();
-        if (load >= holdAt || !shared.engine().integrity().admitting()) {
+        if (load >= holdAt || !shared.engine().admitting()) {
             poll.hold(this, true);
         } else if (load <= holdAt * 3 / 4) {
             poll.hold(this, false);

@@ -217,7 +217,7 @@ public final class InferenceService implements AutoCloseable {
         metrics.counter("millrace.integrity.scrub.passes", () -> engine.integrity().scrubGeneration());
         metrics.gauge("millrace.integrity.scrub.age.seconds", () -> seconds(engine.integrity().scrubAgeMs()));
         metrics.gauge("millrace.integrity.canary.age.seconds", () -> seconds(engine.integrity().canaryAgeMs()));
-        metrics.gauge("millrace.integrity.admitting", () -> engine.integrity().admitting() ? 1 : 0);
+        metrics.gauge("millrace.integrity.admitting", () -> engine.admitting() ? 1 : 0);
         metrics.gauge("millrace.integrity.refused", () -> engine.failure() == null ? 0 : 1);
         metrics.fact("millrace.integrity.verify.mode", "mode", attest.attestations().verifyMode());
     }
@@ -347,7 +347,7 @@ public final class InferenceService implements AutoCloseable {
         return new HealthServer.Health(
                 Map.of("service", alive),
                 Map.of("streams", isServing(), "engine", alive && engine.failure() == null,
-                        "integrity", engine.integrity().admitting(), "checkpoints", logs.areSigned(), "accepting", !stopping),
+                        "integrity", engine.admitting(), "checkpoints", logs.areSigned(), "accepting", !stopping),
                 Map.of("started", started));
     }
 

@@ -73,6 +73,7 @@ final class LogMemory {
         }
         if (firstSeq >= size) {
             firstSeq = -1;
+            forgottenStep = -1;
         }
     }
 
