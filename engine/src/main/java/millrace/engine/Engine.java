@@ -104,7 +104,8 @@ public final class Engine implements TextEngine {
             if (config.pinnedDigest() != null) {
                 files.requireDigest(config.pinnedDigest());
             }
-            ModelTrust trust = check.check(config.model(), files.digests());
+            ModelTrust trust = check.check(new LoadedFiles(config.model(), files.readFiles(), files::sha256));
+            files.requireListed();
             Backend backend = Backend.open(config.backend(), config.threads());
             resources.push(backend);
             KvFormat kvFormat = config.kvFormat() == null

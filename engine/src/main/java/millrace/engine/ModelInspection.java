@@ -118,6 +118,7 @@ public record ModelInspection(
         try (ModelFiles files = ModelFiles.open(directory)) {
             ModelConfig config = ModelConfig.read(files);
             TensorExpectation.check(config, files);
+            files.requireListed();
             TextCodec codec = TextCodec.readIfPresent(files, chatFormat);
             Tokenizer tokenizer = codec.tokenizer();
             Map<String, Long> parts = parametersByPart(config);

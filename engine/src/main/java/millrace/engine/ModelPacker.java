@@ -130,6 +130,7 @@ public final class ModelPacker {
             assert claim.isOpen();
             ModelConfig config = ModelConfig.read(files);
             TensorExpectation.check(config, files);
+            files.requireListed();
             var linears = new LinearTensors(files, config.quantization());
             var writer = new PackedShards(files, backend.kernels(), WeightTargets.of(format), format.equals("bf16"));
             List<List<PackedShards.Entry>> shards = shards(config, files, linears);

@@ -2,6 +2,7 @@ package millrace.engine.checkpoint;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import millrace.engine.InvalidModelException;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Float8;
 import millrace.engine.format.Fp8Panel;
@@ -15,10 +16,13 @@ import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.weights.StoredTensor;
+import millrace.engine.weights.TensorManifest;
 import org.jspecify.annotations.Nullable;
 
 /// A tensor in this engine's own form, see [Blob].
-record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
+///
+/// @param listed what the model's manifest says that it decodes to, or null
+record BlobTensor(StoredTensor tensor, Blob blob, TensorManifest.@Nullable Decoded listed) implements LinearTensor {
 
     @Override
     public String name() {
@@ -59,16 +63,50 @@ record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
     public Matrix matrix(int first, int count, @Nullable WeightFormat target, Kernels kernels, Arena arena) {
         boolean converted = target != null && target != format() && !quantised();
         if (!converted && first == 0 && count == rows()) {
-            return blob.read(tensor, kernels, arena);
+            return read(kernels, arena);
         }
         try (Arena scratch = Arena.ofShared()) {
             if (quantised()) {
-                return slice(blob.read(tensor, kernels, scratch), first, count, kernels, arena);
+                return slice(read(kernels, scratch), first, count, kernels, arena);
             }
             Matrix.Source all = dense(kernels, scratch);
             Matrix.Source some =
                     new Matrix.Source(all.dtype(), all.data(), count, cols(), (long) first * cols(), cols(), 1);
             return Sound.check(name(), () -> kernels.pack(some, target == null ? format() : target, arena));
+        }
+    }
+
+    /// Checks every stored byte, unpacks, and checks the numbers that come out: those prove the decoder, not only the disk.
+    private Matrix read(Kernels kernels, Arena arena) {
+        Matrix matrix = blob.read(tensor, kernels, arena);
+        if (listed != null) {
+            int[] sums = listed.blocks();
+            if (format() != WeightFormat.PACKED || sums.length != matrix.panels() || listed.bytes() != 2L * rows() * cols()) {
+                throw new InvalidModelException("BT_FOREIGN", "%s: %s: expected %d packed numbers, got %s; sign the model again"
+                        .formatted(TensorManifest.PATH, name(), listed.bytes() / 2, matrix));
+            }
+            kernels.forEach(sums.length, panel -> {
+                int got = matrix.decodedChecksum(panel);
+                if (got != sums[panel]) {
+                    throw new InvalidModelException("MODEL_TENSOR_DECODED",
+                            "weights: %s, rows from %d: expected numbers with the checksum %08x by %s, got %08x; start again, and replace this machine if it returns"
+                                    .formatted(name(), panel * WeightFormat.PANEL_ROWS, sums[panel], TensorManifest.PATH, got));
+                }
+            });
+        }
+        return matrix;
+    }
+
+    @Override
+    public TensorManifest.@Nullable Decoded decoded(Kernels kernels) {
+        if (format() != WeightFormat.PACKED) {
+            return null;
+        }
+        try (Arena scratch = Arena.ofShared()) {
+            Matrix matrix = blob.read(tensor, kernels, scratch);
+            int[] sums = new int[matrix.panels()];
+            kernels.forEach(sums.length, panel -> sums[panel] = matrix.decodedChecksum(panel));
+            return new TensorManifest.Decoded(2L * rows() * cols(), 2L * WeightFormat.PANEL_ROWS * cols(), sums);
         }
     }
 
@@ -116,7 +154,7 @@ record BlobTensor(StoredTensor tensor, Blob blob) implements LinearTensor {
         MemorySegment all =
                 Memory.allocate(arena, (halves ? 2L : 4L) * rows() * cols(), "decoded weights");
         try (Arena scratch = Arena.ofShared()) {
-            Matrix matrix = blob.read(tensor, kernels, scratch);
+            Matrix matrix = read(kernels, scratch);
             kernels.forEach(rows(), row -> {
                 float[] weights = new float[cols()];
                 matrix.row(row, weights, 0);

@@ -4,6 +4,7 @@ import java.lang.foreign.Arena;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
+import millrace.engine.weights.TensorManifest;
 import org.jspecify.annotations.Nullable;
 
 /// The weights `[rows][cols]` of a linear layer, whatever tensors hold them.
@@ -44,11 +45,17 @@ public sealed interface LinearTensor permits PlainTensor, Int4Tensor, Fp8Tensor,
     /// @throws millrace.engine.InvalidModelException `MODEL_PACKED`
     default void verify() {}
 
+    /// What a packed tensor decodes to, for the model's manifest; null for other forms.
+    default TensorManifest.@Nullable Decoded decoded(Kernels kernels) {
+        return null;
+    }
+
     /// The rows `[first, first + count)` as a matrix.
     ///
     /// @param target a format to convert to, for weights that are not quantised; null keeps [#format]
     /// @throws millrace.engine.InvalidModelException `MODEL_TENSOR_VALUE` for numbers that no weight has,
-    ///         `MODEL_PACKED` for a packed tensor that is not sound
+    ///         `MODEL_PACKED` for a packed tensor that is not sound, `MODEL_TENSOR_DECODED` for one whose numbers are not
+    ///         those of the manifest
     Matrix matrix(int first, int count, @Nullable WeightFormat target, Kernels kernels,
             Arena arena);
 

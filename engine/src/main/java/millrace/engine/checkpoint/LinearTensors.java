@@ -10,6 +10,7 @@ import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.DType;
 import millrace.engine.weights.ModelFiles;
 import millrace.engine.weights.StoredTensor;
+import millrace.engine.weights.TensorManifest;
 
 /// Finds the tensors of a linear layer and checks that they are what config.json says.
 public final class LinearTensors {
@@ -78,7 +79,9 @@ public final class LinearTensors {
             throw Blob.refused(weight, "expected %d × %d by config.json, got %d × %d"
                     .formatted(rows, cols, blob.rows(), blob.cols()));
         }
-        return new BlobTensor(stored, blob);
+        TensorManifest manifest = files.manifest();
+        TensorManifest.Entry entry = manifest == null ? null : manifest.tensor(weight);
+        return new BlobTensor(stored, blob, entry == null ? null : entry.decoded());
     }
 
     private LinearTensor int4(String weight, int rows, int cols) {

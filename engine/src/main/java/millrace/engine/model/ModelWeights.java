@@ -3,9 +3,11 @@ package millrace.engine.model;
 import java.lang.foreign.Arena;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.UnaryOperator;
 import millrace.engine.checkpoint.LinearTensor;
@@ -126,7 +128,10 @@ public final class ModelWeights implements AutoCloseable {
     ///
     /// @throws millrace.engine.InvalidModelException for files that are not those that were loaded
     public Region again(int region, ModelFiles files, Kernels kernels, Arena memory) {
-        return residents.get(region).recipe.make(new Loader(config, files, kernels, targets, memory));
+        Loader loader = new Loader(config, files, kernels, targets, memory);
+        Region made = residents.get(region).recipe.make(loader);
+        loader.settle();
+        return made;
     }
 
     /// Bytes that the matrices take, by format.
@@ -150,6 +155,7 @@ public final class ModelWeights implements AutoCloseable {
         private final Arena arena;
         private final Map<String, Long> bytesByFormat = new TreeMap<>();
         private final List<Resident> residents = new ArrayList<>();
+        private final Set<String> touched = new LinkedHashSet<>();
 
         Loader(ModelConfig config, ModelFiles files, Kernels kernels, WeightTargets targets, Arena arena) {
             this.config = config;
@@ -168,8 +174,18 @@ public final class ModelWeights implements AutoCloseable {
             List<LayerWeights> layers = new ArrayList<>();
             for (int layer = 0; layer < config.numHiddenLayers(); layer++) {
                 layers.add(layer(layer, p + "layers." + layer + "."));
+                settle();
             }
-            return new ModelWeights(this, embedding, lmHead, vector(p + "norm.weight"), layers);
+            float[] finalNorm = vector(p + "norm.weight");
+            settle();
+            return new ModelWeights(this, embedding, lmHead, finalNorm, layers);
+        }
+
+        /// What was read is compared with what was hashed, while it is still near: a file that somebody wrote to in
+        /// between is found.
+        void settle() {
+            files.requireUnchanged(touched, kernels::forEach);
+            touched.clear();
         }
 
         private LayerWeights layer(int layer, String p) {
@@ -276,6 +292,7 @@ public final class ModelWeights implements AutoCloseable {
         }
 
         private LinearTensor linear(String name) {
+            touched.addAll(tensors.names(name));
             return Objects.requireNonNull(expected.get(name), name).open(tensors);
         }
 
@@ -328,6 +345,7 @@ public final class ModelWeights implements AutoCloseable {
         }
 
         private float[] numbers(String name) {
+            touched.add(name);
             StoredTensor tensor = files.tensor(name);
             float[] values = new float[Math.toIntExact(tensor.elements())];
             Matrix.Source numbers = Matrix.Source.rowMajor(tensor.dtype(), tensor.data(), 1, values.length);

@@ -10,19 +10,27 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.function.BiConsumer;
+import java.util.function.Function;
+import java.util.function.IntConsumer;
 import java.util.stream.Stream;
+import millrace.engine.Golden;
 import millrace.engine.InvalidModelException;
 import millrace.engine.ModelCard;
 import org.jspecify.annotations.Nullable;
@@ -72,8 +80,12 @@ public final class ModelFiles implements AutoCloseable {
     private final Arena arena = Arena.ofShared();
     private final Map<String, ModelCard.FileDigest> small = new TreeMap<>();
     private final Map<String, SafetensorsFile> weightFiles = new TreeMap<>();
-    private final Map<String, StoredTensor> tensors = new LinkedHashMap<>();
+    private final Map<String, Place> tensors = new LinkedHashMap<>();
     private @Nullable List<ModelCard.FileDigest> digests;
+    private @Nullable ManifestFile manifest;
+
+    /// A tensor and the file that holds it.
+    private record Place(StoredTensor tensor, String file) {}
 
     private ModelFiles(Path directory, Path realDirectory) {
         this.directory = directory;
@@ -85,7 +97,7 @@ public final class ModelFiles implements AutoCloseable {
     /// @throws InvalidModelException with a code of `ST_*`, `IDX_*`, `CONFIG_*`, `TOK_*` or `MODEL_*`
     public static ModelFiles open(Path dir) {
         if (!Files.isDirectory(dir)) {
-            throw notADirectory(dir);
+            throw NoModel.at(dir);
         }
         ModelFiles files;
         try {
@@ -95,29 +107,13 @@ public final class ModelFiles implements AutoCloseable {
         }
         try {
             files.hashSmallFiles();
+            files.manifest = ManifestFile.read(files.realDirectory);
             files.openWeights();
             return files;
         } catch (RuntimeException e) {
             files.close();
             throw e;
         }
-    }
-
-    private static InvalidModelException notADirectory(Path dir) {
-        if (!Files.exists(dir)) {
-            return new InvalidModelException(
-                    "MODEL_MISSING", dir + ": expected a model directory, got nothing there; check the path");
-        }
-        try (var arena = Arena.ofConfined()) {
-            // Names a foreign format where the file is one; else the advice below is the right one.
-            SafetensorsFile.open(dir, String.valueOf(dir.getFileName()), arena);
-        } catch (InvalidModelException e) {
-            if (e.code().equals("MODEL_FORMAT")) {
-                return e;
-            }
-        }
-        return new InvalidModelException(
-                "MODEL_MISSING", dir + ": expected a model directory, got a file; give the directory that holds it");
     }
 
     // ---------------------------------------------------------------------------------------------- small files
@@ -196,9 +192,9 @@ public final class ModelFiles implements AutoCloseable {
         } else if (Files.exists(directory.resolve(WEIGHTS))) {
             SafetensorsFile file = SafetensorsFile.open(inside(WEIGHTS, "MODEL_PATH"), WEIGHTS, arena);
             weightFiles.put(WEIGHTS, file);
-            file.tensors().forEach(t -> tensors.put(t.name(), t));
+            file.tensors().forEach(t -> tensors.put(t.name(), new Place(t, WEIGHTS)));
         } else {
-            throw noWeights();
+            throw NoModel.without(directory);
         }
     }
 
@@ -240,34 +236,12 @@ public final class ModelFiles implements AutoCloseable {
             if (mapped == null) {
                 unlisted++;
             } else if (mapped.equals(name)) {
-                tensors.put(tensor.name(), tensor);
+                tensors.put(tensor.name(), new Place(tensor, name));
             }
         }
         if (unlisted > 0) {
             LOG.log(Level.WARNING, "{0}: {1} tensors are not in the index and are ignored", name, unlisted);
         }
-    }
-
-    private InvalidModelException noWeights() {
-        try (Stream<Path> entries = Files.list(directory)) {
-            String foreign = entries.map(p -> p.getFileName().toString())
-                    .filter(n -> n.endsWith(".gguf") || SafetensorsFile.isPickleName(n))
-                    .sorted()
-                    .findFirst()
-                    .orElse(null);
-            if (foreign != null) {
-                return new InvalidModelException(
-                        "MODEL_FORMAT",
-                        foreign + ": expected safetensors weights, got "
-                                + (foreign.endsWith(".gguf") ? "a GGUF file" : "a pickle, which is never opened")
-                                + "; convert the checkpoint to safetensors");
-            }
-        } catch (IOException e) {
-            return unreadable(directory.toString(), e);
-        }
-        return new InvalidModelException(
-                "MODEL_MISSING",
-                directory + ": expected " + WEIGHTS + " or " + INDEX + ", got neither; complete the download");
     }
 
     /// The path of a file of that name, which must be a plain name and, links followed, lie inside the directory.
@@ -305,13 +279,17 @@ public final class ModelFiles implements AutoCloseable {
     ///
     /// @throws InvalidModelException `MODEL_TENSOR_MISSING`
     public StoredTensor tensor(String name) {
-        StoredTensor tensor = tensors.get(name);
-        if (tensor == null) {
+        return place(name).tensor;
+    }
+
+    private Place place(String name) {
+        Place place = tensors.get(name);
+        if (place == null) {
             throw new InvalidModelException(
                     "MODEL_TENSOR_MISSING",
                     directory + ": expected tensor " + name + ", got weights without it; complete the checkpoint");
         }
-        return tensor;
+        return place;
     }
 
     /// Names of all tensors, in the order of the files.
@@ -354,13 +332,7 @@ public final class ModelFiles implements AutoCloseable {
     ///
     /// @throws InvalidModelException `MODEL_TENSOR_MISSING`
     public String fileOf(String tensor) {
-        StoredTensor wanted = tensor(tensor);
-        for (Map.Entry<String, SafetensorsFile> file : weightFiles.entrySet()) {
-            if (file.getValue().holds(wanted)) {
-                return file.getKey();
-            }
-        }
-        throw new IllegalStateException("every tensor lies in a file: " + tensor);
+        return place(tensor).file;
     }
 
     /// The digest of one file of weights, hashed now over the mapped bytes.
@@ -372,6 +344,82 @@ public final class ModelFiles implements AutoCloseable {
             throw new IllegalArgumentException(weightFile + " is not among the weights of " + directory);
         }
         return file.digest();
+    }
+
+    /// Everything that was read, the manifest too: what must be vouched for. The manifest decides nothing that is
+    /// computed, so [#modelDigest] is without it.
+    public List<ModelCard.FileDigest> readFiles() {
+        List<ModelCard.FileDigest> all = new ArrayList<>(digests());
+        if (manifest != null) {
+            all.add(manifest.digest());
+            all.sort(Comparator.comparing(ModelCard.FileDigest::name));
+        }
+        return all;
+    }
+
+    /// SHA-256 of bytes `from` to `to` of a file of [#readFiles], the end excluded, over what was read or is mapped.
+    public String sha256(String name, long from, long to) {
+        SafetensorsFile weights = weightFiles.get(name);
+        if (weights != null) {
+            return weights.sha256(from, to);
+        }
+        byte[] bytes = manifest != null && name.equals(TensorManifest.PATH) ? manifest.bytes() : read(name);
+        return Sha256.hex(Arrays.copyOfRange(bytes, Math.toIntExact(from), Math.toIntExact(to)));
+    }
+
+    // ------------------------------------------------------------------------------------------------- manifest
+
+    /// What the directory says of its tensors, or null.
+    public @Nullable TensorManifest manifest() {
+        return manifest == null ? null : manifest.manifest();
+    }
+
+    /// Refuses a manifest of another model, and stored bytes that are not those that it lists. Hashes all files first.
+    ///
+    /// @throws InvalidModelException `BT_FOREIGN`, `MODEL_TENSOR_MISMATCH`
+    public void requireListed() {
+        if (manifest == null) {
+            return;
+        }
+        digests();
+        TensorManifest list = manifest.manifest();
+        Set<String> there = new HashSet<>();
+        for (SafetensorsFile file : weightFiles.values()) {
+            file.requireListed(list);
+            file.tensors().forEach(tensor -> there.add(tensor.name()));
+        }
+        list.tensors().stream().map(TensorManifest.Entry::name).filter(name -> !there.contains(name)).findFirst()
+                .ifPresent(name -> {
+                    throw SafetensorsFile.foreign(name, "no such tensor", "one");
+                });
+    }
+
+    /// Refuses tensors whose bytes have changed since they were hashed: to be called when they have been read, before
+    /// what came of them is used. Files that nobody has hashed yet are not compared.
+    ///
+    /// @param each runs a task for each of so many numbers
+    /// @throws InvalidModelException `MODEL_FILE_CHANGED`
+    public void requireUnchanged(Collection<String> names, BiConsumer<Integer, IntConsumer> each) {
+        for (String name : names) {
+            StoredTensor tensor = tensor(name);
+            SafetensorsFile file = Objects.requireNonNull(weightFiles.get(fileOf(name)));
+            int blocks = file.blocks(tensor);
+            if (blocks > 0) {
+                each.accept(blocks, block -> file.requireUnchanged(tensor, block));
+            }
+        }
+    }
+
+    /// A manifest of these files as they are.
+    ///
+    /// @param decoded says of a packed tensor what it decodes to; null of the others
+    public TensorManifest list(Function<StoredTensor, TensorManifest.@Nullable Decoded> decoded, List<Golden> golden) {
+        digests();
+        List<TensorManifest.Entry> entries = new ArrayList<>();
+        for (SafetensorsFile file : weightFiles.values()) {
+            file.tensors().forEach(tensor -> entries.add(file.entry(tensor, decoded.apply(tensor))));
+        }
+        return TensorManifest.of(entries, golden);
     }
 
     /// `sha256:` and the digest, in hexadecimal, of the lines `<sha256>  <bytes>  <name>\n` in order of name.

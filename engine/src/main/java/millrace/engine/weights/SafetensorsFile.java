@@ -8,13 +8,23 @@ import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.security.MessageDigest;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
+import java.util.Objects;
+import java.util.function.Supplier;
 import millrace.engine.InvalidModelException;
 import millrace.engine.ModelCard;
+import millrace.engine.kernel.DType;
+import org.jspecify.annotations.Nullable;
 
 /// One safetensors file, mapped read-only, its header checked against its real length.
 ///
@@ -30,11 +40,16 @@ final class SafetensorsFile {
 
     private final String name;
     private final MemorySegment mapped;
+    /// Length and header as they were parsed: a copy, since others might write to the file meanwhile.
+    private final MemorySegment head;
     private final List<StoredTensor> tensors;
+    /// Checksums of the tensors' blocks, of the same reading that the digest is of; empty before it.
+    private volatile Map<String, int[]> sums = Map.of();
 
-    private SafetensorsFile(String name, MemorySegment mapped, List<StoredTensor> tensors) {
+    private SafetensorsFile(String name, MemorySegment mapped, MemorySegment head, List<StoredTensor> tensors) {
         this.name = name;
         this.mapped = mapped;
+        this.head = head;
         this.tensors = tensors;
     }
 
@@ -55,15 +70,17 @@ final class SafetensorsFile {
             throw ModelFiles.unreadable(name, e);
         }
         long headerLength = headerLength(mapped, name);
+        MemorySegment head = arena.allocate(PREFIX + headerLength, PREFIX).copyFrom(mapped.asSlice(0, PREFIX + headerLength));
+        head.set(U64, 0, headerLength);
         MemorySegment data = mapped.asSlice(PREFIX + headerLength);
         List<SafetensorsHeader.Entry> entries =
-                SafetensorsHeader.parse(mapped.asSlice(PREFIX, headerLength), data.byteSize(), name);
+                SafetensorsHeader.parse(head.asSlice(PREFIX), data.byteSize(), name);
         var tensors = new ArrayList<StoredTensor>(entries.size());
         for (SafetensorsHeader.Entry e : entries) {
             tensors.add(new StoredTensor(
                     e.name(), e.dtype(), e.shape(), data.asSlice(e.begin(), e.end() - e.begin())));
         }
-        return new SafetensorsFile(name, mapped, Collections.unmodifiableList(tensors));
+        return new SafetensorsFile(name, mapped, head, Collections.unmodifiableList(tensors));
     }
 
     private static long headerLength(MemorySegment mapped, String name) {
@@ -133,15 +150,115 @@ final class SafetensorsFile {
         return tensors;
     }
 
-    /// Whether this very view is one of its tensors.
-    boolean holds(StoredTensor tensor) {
-        return tensors.stream().anyMatch(own -> own == tensor);
+    /// SHA-256 over the mapped bytes, which are what is computed with; takes down the checksums of their blocks on the way.
+    ModelCard.FileDigest digest() {
+        return whileReading(() -> {
+            MessageDigest digest = Sha256.digest();
+            Sha256.feed(digest, head);
+            Map<String, int[]> all = new HashMap<>();
+            for (StoredTensor tensor : byPlace()) {
+                all.put(tensor.name(), BlockSums.of(tensor.data(), digest));
+            }
+            sums = all;
+            return new ModelCard.FileDigest(name, mapped.byteSize(), HexFormat.of().formatHex(digest.digest()));
+        });
     }
 
-    /// SHA-256 over the mapped bytes.
-    ModelCard.FileDigest digest() {
+    /// Tensors tile the data, in whatever order the header has them.
+    private List<StoredTensor> byPlace() {
+        return tensors.stream().sorted(Comparator.comparingLong((StoredTensor t) -> t.data().address())
+                .thenComparingLong(t -> t.data().byteSize())).toList();
+    }
+
+    /// Of bytes `from` to `to`, the end excluded.
+    String sha256(long from, long to) {
+        return whileReading(() -> {
+            MessageDigest digest = Sha256.digest();
+            long middle = Math.min(to, Math.max(from, head.byteSize()));
+            if (from < middle) {
+                Sha256.feed(digest, head.asSlice(from, middle - from));
+            }
+            Sha256.feed(digest, mapped.asSlice(middle, to - middle));
+            return HexFormat.of().formatHex(digest.digest());
+        });
+    }
+
+    long size() {
+        return mapped.byteSize();
+    }
+
+    /// What a manifest says of a tensor of this file, which has been hashed.
+    TensorManifest.Entry entry(StoredTensor tensor, TensorManifest.@Nullable Decoded decoded) {
+        int[] blocks = Objects.requireNonNull(sums.get(tensor.name()), tensor.name());
+        long begin = tensor.data().address() - mapped.address();
+        return new TensorManifest.Entry(tensor.name(), tensor.dtype(), tensor.shape(), name, begin,
+                begin + tensor.data().byteSize(), whileReading(() -> Sha256.hex(tensor.data())), blocks, decoded);
+    }
+
+    /// Refuses a manifest of other tensors, and tensors with other bytes than the manifest says.
+    ///
+    /// @throws InvalidModelException `BT_FOREIGN`, `MODEL_TENSOR_MISMATCH`
+    void requireListed(TensorManifest manifest) {
+        Map<String, int[]> now = sums;
+        for (StoredTensor tensor : tensors) {
+            TensorManifest.Entry entry = manifest.tensor(tensor.name());
+            long begin = tensor.data().address() - mapped.address();
+            String here = place(tensor.dtype(), tensor.shape(), name, begin, begin + tensor.data().byteSize());
+            String there = entry == null
+                    ? "no such tensor"
+                    : place(entry.dtype(), entry.shape(), entry.file(), entry.begin(), entry.end());
+            if (entry == null || !here.equals(there)) {
+                throw foreign(tensor.name(), here, there);
+            }
+            int[] got = now.get(tensor.name());
+            int[] expected = entry.blocks();
+            int block = got == null ? -1 : Arrays.mismatch(expected, got);
+            if (got != null && block >= 0) {
+                throw new InvalidModelException("MODEL_TENSOR_MISMATCH",
+                        where(tensor, block) + ": expected the checksum %08x by %s, got %08x; fetch the file again"
+                                .formatted(expected[block], TensorManifest.PATH, got[block]));
+            }
+        }
+    }
+
+    static InvalidModelException foreign(String tensor, String here, String there) {
+        return new InvalidModelException("BT_FOREIGN",
+                TensorManifest.PATH + ": " + Text.quote(tensor) + ": expected " + here + " as the weights have it, got " + there
+                        + "; it is of another model: sign this one anew, or remove the file");
+    }
+
+    private static String place(DType dtype, long[] shape, String file, long begin, long end) {
+        return "%s %s in bytes %d to %d of %s".formatted(dtype, Arrays.toString(shape), begin, end, file);
+    }
+
+    private String where(StoredTensor tensor, int block) {
+        long begin = tensor.data().address() - mapped.address() + (long) block * BlockSums.BLOCK;
+        return "%s: %s, bytes %d to %d".formatted(name, tensor.name(), begin,
+                begin + Math.min(BlockSums.BLOCK, tensor.data().byteSize() - (long) block * BlockSums.BLOCK));
+    }
+
+    /// Blocks whose checksums are known.
+    int blocks(StoredTensor tensor) {
+        int[] known = sums.get(tensor.name());
+        return known == null ? 0 : known.length;
+    }
+
+    /// Refuses a block that has changed since it was hashed.
+    ///
+    /// @throws InvalidModelException `MODEL_FILE_CHANGED`
+    void requireUnchanged(StoredTensor tensor, int block) {
+        int[] known = sums.get(tensor.name());
+        int got = whileReading(() -> BlockSums.of(tensor.data(), block));
+        if (known != null && known[block] != got) {
+            throw new InvalidModelException("MODEL_FILE_CHANGED",
+                    where(tensor, block) + ": expected the checksum %08x as at the start, got %08x; do not write to a model"
+                            .formatted(known[block], got) + " directory in use, start again");
+        }
+    }
+
+    private <T> T whileReading(Supplier<T> reading) {
         try {
-            return new ModelCard.FileDigest(name, mapped.byteSize(), Sha256.hex(mapped));
+            return reading.get();
         } catch (InternalError e) {
             // What the JVM makes of a page that is gone: the file was cut, or the disk failed.
             throw new InvalidModelException(

@@ -19,16 +19,21 @@ final class Sha256 {
     /// Over a segment of any size, through a buffer that fits the cache.
     static String hex(MemorySegment segment) {
         MessageDigest digest = digest();
+        feed(digest, segment);
+        return HexFormat.of().formatHex(digest.digest());
+    }
+
+    /// A segment of any size into a digest.
+    static void feed(MessageDigest digest, MemorySegment segment) {
         byte[] buffer = new byte[CHUNK];
         for (long at = 0; at < segment.byteSize(); at += CHUNK) {
             int length = (int) Math.min(CHUNK, segment.byteSize() - at);
             MemorySegment.copy(segment, ValueLayout.JAVA_BYTE, at, buffer, 0, length);
             digest.update(buffer, 0, length);
         }
-        return HexFormat.of().formatHex(digest.digest());
     }
 
-    private static MessageDigest digest() {
+    static MessageDigest digest() {
         try {
             return MessageDigest.getInstance("SHA-256");
         } catch (NoSuchAlgorithmException e) {
