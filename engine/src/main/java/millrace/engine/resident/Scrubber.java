@@ -118,8 +118,8 @@ public final class Scrubber implements AutoCloseable {
                     System.Logger.Level.WARNING,
                     "integrity.scrub.interval: expected each block of the weights to be verified every {0} s, got a pass"
                             + " of {1} s at {2} % of a core; raise integrity.scrub.share or the interval",
-                    Duration.ofNanos(intervalNanos).toSeconds(),
-                    Duration.ofNanos(passNanos).toSeconds(),
+                    intervalNanos / 1e9,
+                    passNanos / 1e9,
                     100 * share);
         }
     }
