@@ -20,7 +20,7 @@ public final class BenchResult {
     private final Map<String, Samples> figures = new LinkedHashMap<>();
     private final Map<String, Long> facts = new TreeMap<>();
 
-    /// @param bench gemv, gemm, attention, decode, prefill or serve
+    /// @param bench gemv, gemm, attention, decode, prefill, integrity or serve
     /// @param format of the weights, in attention of the KV cache
     /// @param batch rows or sequences at once, or null where that is not fixed
     public BenchResult(String bench, String backend, String format, @Nullable Integer batch, int threads) {

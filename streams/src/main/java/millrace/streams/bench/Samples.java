@@ -19,6 +19,11 @@ public final class Samples {
         values.add(value);
     }
 
+    /// In the order in which they came.
+    public List<Double> values() {
+        return List.copyOf(values);
+    }
+
     public boolean isEmpty() {
         return values.isEmpty();
     }

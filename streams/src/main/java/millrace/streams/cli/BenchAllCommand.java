@@ -14,7 +14,7 @@ import picocli.CommandLine.Mixin;
 
 /// Everything that docs/benchmarks.md shows.
 @Command(name = "all", mixinStandardHelpOptions = true,
-        description = "Kernels, whole models and the service in one run: about ten minutes and 12 GB of memory, with "
+        description = "Kernels, whole models, their checks and the service in one run: about fifteen minutes and 12 GB of memory, with "
                 + "--quick two minutes.",
         footer = {
             "",
@@ -40,6 +40,7 @@ final class BenchAllCommand implements Callable<Integer> {
         for (String architecture : SPARSE) {
             all.addAll(sparse(architecture, backends.getFirst(), progress));
         }
+        all.addAll(BenchIntegrityCommand.measure(options, progress));
         all.addAll(BenchServeCommand.measure(options, "glm-tiny", List.of(25, 50, 75, 90), Map.of(), progress));
         return all;
     }

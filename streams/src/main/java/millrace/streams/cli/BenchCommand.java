@@ -15,6 +15,7 @@ import picocli.CommandLine.Spec;
             BenchMachineCommand.class,
             BenchKernelsCommand.class,
             BenchEngineCommand.class,
+            BenchIntegrityCommand.class,
             BenchServeCommand.class,
             BenchServiceCommand.class,
             BenchThroughputCommand.class,
@@ -28,6 +29,7 @@ import picocli.CommandLine.Spec;
             "  millrace bench kernels --json",
             "  millrace bench engine --model random:llama:1b --weights bf16,packed --batch 1,8",
             "  millrace bench engine --model random:kimi_k2:1b --kv bf16,int8 --context 64,4096",
+            "  millrace bench integrity --json",
             "  millrace bench serve --charts charts",
             "  millrace bench service --rate 200 --burst 50000"
         })

@@ -50,6 +50,24 @@ class BenchCommandTest {
     }
 
     @Test
+    void integrityReportsWhatTheProfilesCost() throws IOException {
+        assertThat(run("bench", "integrity", "--model", "random:llama:400k", "--batch", "2", "--quick", "--rounds", "1", "--json"))
+                .as(err.toString()).isZero();
+        JsonNode results = new ObjectMapper().readTree(out.toString()).get("results");
+        assertThat(results).extracting(r -> r.get("bench").asText() + " " + r.get("profile").asText())
+                .containsExactly("integrity default", "integrity strict");
+        assertThat(results).allSatisfy(result -> {
+            assertThat(result.get("batch").asInt()).isEqualTo(2);
+            assertThat(result.get("tokens_per_second").asDouble()).isPositive();
+            assertThat(result.get("overhead_percent").isNumber()).isTrue();
+            assertThat(result.get("overhead_percent_range")).hasSize(2);
+            assertThat(result.get("checks_percent").isNumber()).isTrue();
+            assertThat(result.get("canary_percent").isNumber()).isTrue();
+        });
+        assertThat(err.toString()).contains("round 3: ").contains(" % (median of 3 pairs)");
+    }
+
+    @Test
     void wrongUsageIsRefusedBeforeAnythingIsMeasured() throws IOException {
         String[] engine = {"bench", "engine", "--model", "random:llama:1m"};
         refused("Missing required option: '--model=MODEL'", "bench", "engine");
@@ -64,6 +82,7 @@ class BenchCommandTest {
         refused("--backends: expected auto, native, vector, scalar, got \"cuda\"", with(engine, "--backends", "cuda"));
         refused("--rounds: expected a whole number from 1 to 1000, got \"0\"", "bench", "machine", "--rounds", "0");
         refused("--threads: expected a whole number from 0 to 1024, got \"-1\"", "bench", "kernels", "--threads", "-1");
+        refused("--batch: expected a whole number from 1 to 1024, got \"0\"", "bench", "integrity", "--batch", "0");
         refused("--model: expected glm-tiny, kimi-tiny, got \"gpt\"", "bench", "serve", "--model", "gpt");
         refused("--load: expected whole numbers from 1 to 1000, got \"0\"", "bench", "serve", "--load", "0");
         Path page = Files.writeString(dir.resolve("page.md"), "");
