@@ -1,0 +1,235 @@
+package millrace.streams.simulation;
+
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import millrace.streams.TopologyParts;
+import org.jspecify.annotations.Nullable;
+
+/// One process of the service: an engine, and a stream thread with its tasks and its transaction.
+final class Process implements Task.Host {
+    final String name;
+    private final World world;
+    private final Map<Integer, Task> tasks = new TreeMap<>();
+    private final Map<String, String> settings;
+    private @Nullable TopologyParts parts;
+    private Broker.@Nullable Transaction transaction;
+    private @Nullable SimulatedEngine engine;
+    private int lives;
+    /// The process does not run, though nobody has told the broker.
+    boolean asleep;
+    /// The engine has said that only a new process helps.
+    boolean failing;
+
+    Process(String name, World world, Map<String, String> settings) {
+        this.name = name;
+        this.world = world;
+        this.settings = settings;
+        start();
+    }
+
+    @Override
+    public Broker broker() {
+        return world.broker;
+    }
+
+    @Override
+    public Broker.Transaction transaction() {
+        Broker.Transaction current = transaction;
+        if (current == null) {
+            current = new Broker.Transaction(name);
+            transaction = current;
+        }
+        return current;
+    }
+
+    @Override
+    public long nowMs() {
+        return world.clock.millis();
+    }
+
+    @Override
+    public long steadyMs() {
+        return World.START_MS + world.nanos() / 1_000_000L;
+    }
+
+    @Override
+    public Bug bug() {
+        return world.bug;
+    }
+
+    @Override
+    public void beforeSend() {
+        if (world.sendsUntilFailure >= 0 && world.sendsUntilFailure-- == 0) {
+            throw new World.Injected("a record cannot be sent");
+        }
+    }
+
+    /// Names the process and its present life, as the leaves that it writes do.
+    String instance() {
+        return name + "." + lives;
+    }
+
+    boolean isUp() {
+        return engine != null;
+    }
+
+    boolean isAwake() {
+        return engine != null && !asleep;
+    }
+
+    SimulatedEngine engine() {
+        if (engine == null) {
+            throw new IllegalStateException(name + " is down");
+        }
+        return engine;
+    }
+
+    Map<Integer, Task> tasks() {
+        return tasks;
+    }
+
+    /// Starts the process, with no task yet.
+    void start() {
+        start(Map.of());
+    }
+
+    void start(Map<String, String> more) {
+        lives++;
+        engine = new SimulatedEngine(world.bug, lives);
+        failing = false;
+        asleep = false;
+        Map<String, String> all = new TreeMap<>(settings);
+        all.putAll(more);
+        parts = TopologyParts.of(new TopologyParts.Surroundings(
+                instance(), engine, world.clock, world::nanos, world::pass, () -> world.registryDown, world::lastLeaf, world.salts,
+                World.signer(), () -> failing = true, world.alarms::add, all));
+    }
+
+    /// Takes a partition over.
+    void open(int partition, int generation) {
+        if (parts == null) {
+            throw new IllegalStateException(name + " is down");
+        }
+        Task task = new Task(this, parts, partition, generation);
+        task.open();
+        tasks.put(partition, task);
+    }
+
+    /// Lets the thread that watches for alarms run.
+    void watchAlarms() {
+        if (parts != null) {
+            parts.watchAlarms();
+        }
+    }
+
+    /// One round of the stream thread: takes up to so many records of each partition and lets time act.
+    void round(int records) {
+        for (Task task : List.copyOf(tasks.values())) {
+            List<Broker.Placed> input = world.broker.log(TopologyParts.PROMPTS, task.partition).committed();
+            for (int i = 0; i < records && task.position < input.size(); i++) {
+                task.process(input.get((int) task.position));
+            }
+            task.punctuate();
+        }
+    }
+
+    boolean wantsCommit() {
+        return tasks.values().stream().anyMatch(task -> task.commitRequested);
+    }
+
+    /// Commits what was done since the last time.
+    ///
+    /// @return false when the broker refuses: the process lost a partition, or the transaction
+    boolean commit() {
+        Broker.Transaction current = transaction;
+        boolean moved = tasks.values().stream().anyMatch(task -> task.position != world.broker.committedOffset(task.partition));
+        if (current == null && !moved) {
+            return true;
+        }
+        current = transaction();
+        boolean fenced = current.state != Broker.State.OPEN
+                || world.bug != Bug.FENCES_NOBODY
+                        && tasks.values().stream().anyMatch(task -> !world.broker.isOwner(task.partition, task.generation));
+        if (fenced) {
+            dropTasks();
+            return false;
+        }
+        for (Task task : tasks.values()) {
+            long ahead = world.bug == Bug.COMMITS_AHEAD
+                    && task.position < world.broker.log(TopologyParts.PROMPTS, task.partition).entries.size() ? 1 : 0;
+            current.consumed(task.partition, task.position + ahead);
+        }
+        world.broker.commit(current);
+        transaction = null;
+        tasks.values().forEach(Task::committed);
+        return true;
+    }
+
+    private void abort() {
+        Broker.Transaction current = transaction;
+        if (current != null && current.state == Broker.State.OPEN) {
+            world.broker.abort(current);
+        }
+        transaction = null;
+    }
+
+    /// The broker gives up waiting for the process's transaction.
+    ///
+    /// @return whether it had one
+    boolean expireTransaction() {
+        Broker.Transaction current = transaction;
+        if (current == null || current.state != Broker.State.OPEN) {
+            return false;
+        }
+        world.broker.abort(current);
+        return true;
+    }
+
+    /// All tasks are closed and what they did since the last commit is taken back; the engine goes on.
+    void dropTasks() {
+        abort();
+        tasks.values().forEach(Task::close);
+        tasks.clear();
+    }
+
+    /// What was done since the last commit is taken back, and the same processors begin anew on what is committed.
+    void revive() {
+        abort();
+        tasks.values().forEach(Task::close);
+        tasks.values().forEach(Task::open);
+    }
+
+    /// Gives one task up in an orderly way.
+    ///
+    /// @return whether the commit before it was accepted
+    boolean release(int partition) {
+        if (!commit()) {
+            return false;
+        }
+        Task task = tasks.remove(partition);
+        if (task != null) {
+            task.close();
+        }
+        return true;
+    }
+
+    /// Stops in an orderly way.
+    void stop() {
+        if (commit()) {
+            tasks.values().forEach(Task::close);
+            tasks.clear();
+        }
+        watchAlarms();
+        engine().close();
+        engine = null;
+    }
+
+    /// The process is gone, and with it all that it had in memory.
+    void crash() {
+        abort();
+        tasks.clear();
+        engine = null;
+        asleep = false;
+    }
+}

@@ -1,0 +1,127 @@
+package millrace.streams.simulation;
+
+import java.security.SecureRandom;
+import java.time.Clock;
+import java.time.Instant;
+import java.time.ZoneId;
+import java.time.ZoneOffset;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import millrace.integrity.NoteSigner;
+import millrace.schemas.AlarmRecord;
+import millrace.streams.TopologyParts;
+import org.jspecify.annotations.Nullable;
+
+/// What all processes of one simulation share: broker, time, randomness, the registry, the key.
+final class World {
+    static final long START_MS = 1_790_000_000_000L;
+    private static final NoteSigner SIGNER = NoteSigner.generate(TopologyParts.DOMAIN, new Seeded(7));
+
+    final Broker broker = new Broker();
+    final Bug bug;
+    final SplittableRandom random;
+    final SecureRandom salts;
+    final Clock clock = new SimulatedClock();
+    private long nanos;
+    private long skewMs;
+    boolean registryDown;
+    /// What came by the second road.
+    final List<AlarmRecord> alarms = new ArrayList<>();
+    /// Reads of the audit topic's end that still miss its newest transaction.
+    int staleTails;
+    /// Reads of the audit topic's end that fail.
+    int brokenTails;
+    /// So many records are sent until one fails; negative for none.
+    int sendsUntilFailure = -1;
+
+    /// What an injected fault throws.
+    static final class Injected extends RuntimeException {
+        private static final long serialVersionUID = 1L;
+
+        Injected(String message) {
+            super(message, null, false, false);
+        }
+    }
+
+    World(long seed, Bug bug) {
+        this.bug = bug;
+        random = new SplittableRandom(seed);
+        salts = new Seeded(seed ^ 0x5A17L);
+    }
+
+    static NoteSigner signer() {
+        return SIGNER;
+    }
+
+    long nanos() {
+        return nanos;
+    }
+
+    void pass(long ms) {
+        nanos += ms * 1_000_000L;
+    }
+
+    /// Sets the wall clock, by so much against the time that passes.
+    void skew(long ms) {
+        skewMs = ms;
+    }
+
+    /// The last committed leaf of a partition, or null; what the service asks before a log grows.
+    byte @Nullable [] lastLeaf(int partition) {
+        if (brokenTails > 0) {
+            brokenTails--;
+            throw new Injected("the audit topic cannot be read");
+        }
+        List<Broker.Placed> leaves = broker.log(TopologyParts.AUDIT, partition).committed();
+        if (bug == Bug.IGNORES_THE_AUDIT_TOPIC) {
+            return null;
+        }
+        int end = leaves.size();
+        if (staleTails > 0 && end > 0) {
+            staleTails--;
+            Broker.Transaction newest = leaves.getLast().entry().transaction();
+            while (end > 0 && leaves.get(end - 1).entry().transaction() == newest) {
+                end--;
+            }
+        }
+        return end == 0 ? null : leaves.get(end - 1).entry().value();
+    }
+
+    private final class SimulatedClock extends Clock {
+        @Override
+        public ZoneId getZone() {
+            return ZoneOffset.UTC;
+        }
+
+        @Override
+        public Clock withZone(ZoneId zone) {
+            return this;
+        }
+
+        @Override
+        public long millis() {
+            return START_MS + nanos / 1_000_000L + skewMs;
+        }
+
+        @Override
+        public Instant instant() {
+            return Instant.ofEpochMilli(millis());
+        }
+    }
+
+    /// Random numbers that are not: the same for the same seed.
+    private static final class Seeded extends SecureRandom {
+        private static final long serialVersionUID = 1L;
+        private final transient SplittableRandom random;
+
+        Seeded(long seed) {
+            random = new SplittableRandom(seed);
+        }
+
+        @Override
+        public void nextBytes(byte[] bytes) {
+            random.nextBytes(bytes);
+        }
+    }
+}
