@@ -85,7 +85,8 @@ final class ServiceMetrics {
     ///
     /// @param tags names that are followed by their values
     void counter(String name, LongSupplier value, String... tags) {
-        FunctionCounter.builder(name, value, LongSupplier::getAsLong).tags(tags).register(registry);
+        // The registry holds the object of a counter weakly, and nobody else holds `value`.
+        FunctionCounter.builder(name, this, self -> value.getAsLong()).tags(tags).register(registry);
     }
 
     /// One prompt record was taken in; what the engine does with it is not part of this time.
