@@ -6,6 +6,7 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 import java.util.function.IntFunction;
 import java.util.stream.Stream;
 import millrace.integrity.LogVerifier.Violation;
@@ -29,10 +30,12 @@ import org.jspecify.annotations.Nullable;
 public final class CompletionMatcher {
     private final String completionsTopic;
     private final WireReader<Completion> reader;
+    private final @Nullable Consumer<Refuted> findings;
     private final Map<String, Log> logs = new TreeMap<>();
     private final Set<Integer> truncated = new HashSet<>();
     private @Nullable Refuted violation;
     private int round;
+    private int asked;
     private long completions;
     private long matched;
     private long expired;
@@ -44,12 +47,12 @@ public final class CompletionMatcher {
         final OffsetSet answered = new OffsetSet();
         long oldest = Long.MAX_VALUE; // seq of the oldest completion
 
-        Stream<Map.Entry<Long, Stated>> waitingCompletions() {
-            return completions.entrySet().stream().filter(entry -> entry.getValue().round == 0);
+        Stream<Map.Entry<Long, Stated>> waitingCompletions(int asked) {
+            return completions.entrySet().stream().filter(entry -> entry.getValue().round <= asked);
         }
 
-        Stream<Map.Entry<Long, Attested>> waitingLeaves() {
-            return leaves.entrySet().stream().filter(entry -> entry.getValue().round == 0);
+        Stream<Map.Entry<Long, Attested>> waitingLeaves(int asked) {
+            return leaves.entrySet().stream().filter(entry -> entry.getValue().round <= asked);
         }
     }
 
@@ -86,7 +89,14 @@ public final class CompletionMatcher {
     /// @param completionsTopic leaves that name another topic are answered there and are not expected here
     /// @param resolver see [WireReader]
     public CompletionMatcher(String completionsTopic, @Nullable IntFunction<Schema> resolver) {
+        this(completionsTopic, resolver, null);
+    }
+
+    /// @param findings takes every violation, and the matching goes on after each; null ends it at the first
+    public CompletionMatcher(
+            String completionsTopic, @Nullable IntFunction<Schema> resolver, @Nullable Consumer<Refuted> findings) {
         this.completionsTopic = completionsTopic;
+        this.findings = findings;
         this.reader = new WireReader<>(Schemas.COMPLETION, resolver);
     }
 
@@ -112,9 +122,9 @@ public final class CompletionMatcher {
             completions++;
             take(record, place);
         } catch (Violation e) {
-            violation = e.refuted.at() == null ? e.refuted.at(place) : e.refuted;
+            found(e.refuted.at() == null ? e.refuted.at(place) : e.refuted);
         } catch (IntegrityException e) {
-            violation = new Refuted("RECON_UNDECODABLE", "completion", "a readable completion", e.getMessage(), place);
+            found(new Refuted("RECON_UNDECODABLE", "completion", "a readable completion", e.getMessage(), place));
         }
         return violation == null;
     }
@@ -172,9 +182,17 @@ public final class CompletionMatcher {
         try {
             take(record, checked);
         } catch (Violation e) {
-            violation = e.refuted.at() == null ? e.refuted.at(checked.place()) : e.refuted;
+            found(e.refuted.at() == null ? e.refuted.at(checked.place()) : e.refuted);
         }
         return violation == null;
+    }
+
+    private void found(Refuted refuted) {
+        if (findings == null) {
+            violation = refuted;
+        } else {
+            findings.accept(refuted);
+        }
     }
 
     private void take(AttestationRecord record, LogVerifier.Checked checked) {
@@ -255,14 +273,17 @@ public final class CompletionMatcher {
     }
 
     /// Says that what comes from now on only serves to match what came before: in a live topic there is always a
-    /// newest record whose other half cannot be there yet, and it is not asked for.
+    /// newest record whose other half cannot be there yet, and it is not asked for. Called again, it asks for what came
+    /// since the last call too.
     public void startSettling() {
-        round = 1;
+        asked = round;
+        round++;
     }
 
     /// Completions and leaves from before settling whose other half has not come.
     public long waiting() {
-        return logs.values().stream().mapToLong(log -> log.waitingCompletions().count() + log.waitingLeaves().count())
+        return logs.values().stream()
+                .mapToLong(log -> log.waitingCompletions(asked).count() + log.waitingLeaves(asked).count())
                 .sum();
     }
 
@@ -271,24 +292,26 @@ public final class CompletionMatcher {
         if (violation != null) {
             return violation;
         }
-        for (Map.Entry<String, Log> entry : logs.entrySet()) {
-            Map.Entry<Long, Stated> completion =
-                    entry.getValue().waitingCompletions().min(Map.Entry.comparingByKey()).orElse(null);
-            if (completion != null) {
-                return new Refuted("RECON_LEAF_MISSING", "completion: leaf %d of log %s"
-                        .formatted(completion.getKey(), entry.getKey()), completion.getValue().leaf.hex(),
-                        "no leaf there", completion.getValue().place);
-            }
-            Map.Entry<Long, Attested> first =
-                    entry.getValue().waitingLeaves().min(Map.Entry.comparingByKey()).orElse(null);
-            if (first != null) {
-                Attested leaf = first.getValue();
-                return new Refuted("RECON_COMPLETION_MISSING", "leaf %d of log %s"
-                        .formatted(first.getKey(), entry.getKey()), "a completion of request "
-                        + Shown.text(leaf.facts.requestId), "none in " + completionsTopic, leaf.place);
-            }
-        }
-        return Verdict.VERIFIED;
+        return unmatched().findFirst().map(Verdict.class::cast).orElse(Verdict.VERIFIED);
+    }
+
+    /// What came before settling and has no other half, in order of log and seq, completions of a log first.
+    public Stream<Refuted> unmatched() {
+        return logs.entrySet().stream().flatMap(entry -> Stream.concat(
+                entry.getValue().waitingCompletions(asked).sorted(Map.Entry.comparingByKey())
+                        .map(waiting -> leafMissing(entry.getKey(), waiting.getKey(), waiting.getValue())),
+                entry.getValue().waitingLeaves(asked).sorted(Map.Entry.comparingByKey())
+                        .map(waiting -> completionMissing(entry.getKey(), waiting.getKey(), waiting.getValue()))));
+    }
+
+    private static Refuted leafMissing(String log, long seq, Stated completion) {
+        return new Refuted("RECON_LEAF_MISSING", "completion: leaf %d of log %s".formatted(seq, log),
+                completion.leaf.hex(), "no leaf there", completion.place);
+    }
+
+    private Refuted completionMissing(String log, long seq, Attested leaf) {
+        return new Refuted("RECON_COMPLETION_MISSING", "leaf %d of log %s".formatted(seq, log),
+                "a completion of request " + Shown.text(leaf.facts.requestId), "none in " + completionsTopic, leaf.place);
     }
 
     public long completions() {

@@ -52,7 +52,12 @@ public final class Leaf {
         return hash(schemaFingerprint, body, 0, body.length);
     }
 
-    static Digest hash(Digest schemaFingerprint, byte[] bytes, int from, int length) {
+    /// The same of a value as it stands in a topic, of at least the five bytes before the body.
+    public static Digest hashOfWire(Digest schemaFingerprint, byte[] value) {
+        return hash(schemaFingerprint, value, WIRE_PREFIX, value.length - WIRE_PREFIX);
+    }
+
+    private static Digest hash(Digest schemaFingerprint, byte[] bytes, int from, int length) {
         MessageDigest sha = Digest.newSha256();
         sha.update((byte) 0);
         sha.update(TAG);

@@ -103,7 +103,7 @@ public final class LogVerifier {
             WireReader.Decoded<AttestationRecord> decoded = leafReader.read(value);
             AttestationRecord record = decoded.record();
             LogProgress log = logOf(record, partition);
-            Digest hash = Leaf.hash(decoded.fingerprint(), value, WireReader.PREFIX, value.length - WireReader.PREFIX);
+            Digest hash = Leaf.hashOfWire(decoded.fingerprint(), value);
             log.append(record, hash);
             leaves++;
             log.settleCheckpoints();
@@ -179,21 +179,8 @@ public final class LogVerifier {
         try {
             CheckpointRecord record = checkpointReader.read(value).record();
             SignedNote note = SignedNote.parse(record.getNote());
-            if (!keys.isEmpty()) {
-                unverified.add(new Unverified(note, place));
-            }
-            Checkpoint checkpoint = Checkpoint.parse(note.text());
-            Origin origin = originOf(checkpoint);
-            checkRecord(record, checkpoint, origin);
-            if (onlyPartition != null && origin.partition() != onlyPartition) {
-                return true;
-            }
-            LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys.isEmpty()));
-            log.add(checkpoint.size(), checkpoint.root(), place);
-            checkpoints++;
-            log.settleCheckpoints();
-            if (unverified.size() == SIGNATURE_BATCH) {
-                verifySignatures();
+            if (take(place, note, record, onlyPartition)) {
+                checkpoints++;
             }
         } catch (Violation e) {
             afterSignatures(e.refuted.at() == null ? e.refuted.at(place) : e.refuted);
@@ -201,6 +188,45 @@ public final class LogVerifier {
             afterSignatures(ofCheckpoint(e, place));
         }
         return violation == null;
+    }
+
+    /// Takes a checkpoint that someone kept, or cosigned, outside the checkpoints topic: it must be of these logs too.
+    ///
+    /// @return whether nothing is violated so far
+    public boolean note(Place place, SignedNote note, @Nullable Integer onlyPartition) {
+        if (violation != null) {
+            return false;
+        }
+        try {
+            take(place, note, null, onlyPartition);
+        } catch (Violation e) {
+            afterSignatures(e.refuted.at() == null ? e.refuted.at(place) : e.refuted);
+        } catch (IntegrityException e) {
+            afterSignatures(ofCheckpoint(e, place));
+        }
+        return violation == null;
+    }
+
+    /// @return false if it is of a partition that is not looked at
+    private boolean take(Place place, SignedNote note, @Nullable CheckpointRecord record, @Nullable Integer only) {
+        if (!keys.isEmpty()) {
+            unverified.add(new Unverified(note, place));
+        }
+        Checkpoint checkpoint = Checkpoint.parse(note.text());
+        Origin origin = originOf(checkpoint);
+        if (record != null) {
+            checkRecord(record, checkpoint, origin);
+        }
+        if (only != null && origin.partition() != only) {
+            return false;
+        }
+        LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys.isEmpty()));
+        log.add(checkpoint.size(), checkpoint.root(), place);
+        log.settleCheckpoints();
+        if (unverified.size() >= SIGNATURE_BATCH) {
+            verifySignatures();
+        }
+        return true;
     }
 
     private static Refuted ofCheckpoint(IntegrityException e, Place place) {

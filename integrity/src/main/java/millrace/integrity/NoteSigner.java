@@ -140,7 +140,7 @@ public final class NoteSigner implements NoteKey {
                 .put(signature(NoteVerifier.cosigned(seconds, text))).array();
     }
 
-    private void requireKind(Kind kind) {
+    void requireKind(Kind kind) {
         if (kind() != kind) {
             throw new IntegrityException("NOTE_KEY_KIND", "key %s: expected the key of a %s, got that of a %s; make one with audit keygen%s"
                     .formatted(label(), word(kind), word(kind()), kind == Kind.WITNESS ? " --witness" : ""));

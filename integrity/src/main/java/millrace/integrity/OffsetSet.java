@@ -4,11 +4,11 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /// A set of offsets as ranges: small however many they are, since offsets come mostly without gaps.
-final class OffsetSet {
+public final class OffsetSet {
     private final TreeMap<Long, Long> ranges = new TreeMap<>(); // first -> last, inclusive
 
     /// Adds the offset; false if it was there.
-    boolean add(long offset) {
+    public boolean add(long offset) {
         Map.Entry<Long, Long> below = ranges.floorEntry(offset);
         if (below != null && below.getValue() >= offset) {
             return false;

@@ -42,6 +42,8 @@ public final class ServiceConfig {
                     "Topic of the signed checkpoints of the audit log.")
             .define("topics.faults", Type.STRING, "llm.audit.faults", nonEmpty(), Importance.MEDIUM,
                     "Topic of the alarms: what went wrong, sent at once and outside of every transaction.")
+            .define("topics.cosignatures", Type.STRING, "llm.audit.cosigs", nonEmpty(), Importance.LOW,
+                    "Topic of the checkpoints that witnesses cosigned. Only the audit commands read and write it, not the service.")
             .define("topics.dlq", Type.STRING, "llm.dlq", nonEmpty(), Importance.MEDIUM,
                     "Dead-letter topic: prompt records that cannot be decoded, as they came.")
             .define("topics.create", Type.BOOLEAN, true, Importance.MEDIUM,

@@ -21,6 +21,7 @@ import org.jspecify.annotations.Nullable;
 ///     visible one after the other. Twice the writers' transaction timeout is enough
 /// @param stall how long to wait for a broker that sends nothing before giving up
 /// @param resolver gives the schema of a registry's id; null tries the schemas that records were ever released with
+/// @param witnesses whose cosignatures are demanded; null for none
 public record AuditOptions(
         Map<String, Object> client,
         String topic,
@@ -30,7 +31,8 @@ public record AuditOptions(
         List<NoteVerifier> keys,
         Duration settle,
         Duration stall,
-        @Nullable IntFunction<Schema> resolver) {
+        @Nullable IntFunction<Schema> resolver,
+        @Nullable WitnessPolicy witnesses) {
 
     public static final Duration DEFAULT_SETTLE = Duration.ofSeconds(20);
     public static final Duration DEFAULT_STALL = Duration.ofSeconds(60);
@@ -47,13 +49,33 @@ public record AuditOptions(
             @Nullable String checkpointsTopic,
             @Nullable String completionsTopic,
             List<NoteVerifier> keys) {
-        this(client, topic, checkpointsTopic, completionsTopic, null, keys, DEFAULT_SETTLE, DEFAULT_STALL, null);
+        this(client, topic, checkpointsTopic, completionsTopic, null, keys, DEFAULT_SETTLE, DEFAULT_STALL, null, null);
+    }
+
+    /// Without a demand for cosignatures.
+    public AuditOptions(
+            Map<String, Object> client,
+            String topic,
+            @Nullable String checkpointsTopic,
+            @Nullable String completionsTopic,
+            @Nullable Integer partition,
+            List<NoteVerifier> keys,
+            Duration settle,
+            Duration stall,
+            @Nullable IntFunction<Schema> resolver) {
+        this(client, topic, checkpointsTopic, completionsTopic, partition, keys, settle, stall, resolver, null);
+    }
+
+    /// The same with cosignatures demanded.
+    public AuditOptions with(WitnessPolicy policy) {
+        return new AuditOptions(client, topic, checkpointsTopic, completionsTopic, partition, keys, settle, stall,
+                resolver, policy);
     }
 
     /// The same of one partition of the audit topic.
     public AuditOptions only(int number) {
-        return new AuditOptions(
-                client, topic, checkpointsTopic, completionsTopic, number, keys, settle, stall, resolver);
+        return new AuditOptions(client, topic, checkpointsTopic, completionsTopic, number, keys, settle, stall, resolver,
+                witnesses);
     }
 
     /// Leaves out the values: properties may hold passwords.

@@ -2,6 +2,7 @@ package millrace.integrity.audit;
 
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import millrace.integrity.LogVerifier.LogStatus;
 import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Refuted;
@@ -21,6 +22,7 @@ import org.jspecify.annotations.Nullable;
 /// @param signaturesChecked whether a key was given
 /// @param completionsChecked whether a completions topic was given
 /// @param logs every log with its size and root
+/// @param witnessed leaves of each log that enough witnesses have cosigned, by origin; empty if none were demanded
 /// @param seconds wall time
 public record AuditReport(
         Verdict verdict,
@@ -34,10 +36,12 @@ public record AuditReport(
         boolean signaturesChecked,
         boolean completionsChecked,
         List<LogStatus> logs,
+        Map<String, Long> witnessed,
         double seconds) {
 
     public AuditReport {
         logs = List.copyOf(logs);
+        witnessed = Map.copyOf(witnessed);
     }
 
     /// The violation that was found first; null if there is none.
@@ -82,6 +86,10 @@ public record AuditReport(
         if (tailLeaves > 0) {
             out.append(line("%d leaves are newer than the last checkpoint", tailLeaves));
         }
+        if (!witnessed.isEmpty()) {
+            out.append(line("%d leaves are cosigned by enough witnesses",
+                    witnessed.values().stream().mapToLong(Long::longValue).sum()));
+        }
         switch (verdict) {
             case Verified verified -> out.append(line("verdict: ok (%.1f s)", seconds));
             case Refuted refuted -> out.append(line("verdict: VIOLATED (%.1f s)", seconds)).append("  ").append(refuted)
@@ -117,6 +125,10 @@ public record AuditReport(
             field(out, "size", log.size());
             field(out, "checkpointed", log.checkpointed());
             field(out, "root", log.root() == null ? null : log.root().hex());
+            Long covered = witnessed.get(log.origin().text());
+            if (covered != null) {
+                field(out, "witnessed", covered);
+            }
             close(out);
         }
         out.append("],");

@@ -6,6 +6,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
 import millrace.integrity.IntegrityException;
+import millrace.integrity.Verdict.Place;
+import millrace.integrity.Verdict.Refuted;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -23,8 +25,9 @@ final class KafkaLog implements AutoCloseable {
     private final Duration stall;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final List<TopicPartition> partitions;
-    private final Map<TopicPartition, Long> beginnings;
+    private Map<TopicPartition, Long> beginnings;
     private Map<TopicPartition, Long> ends = Map.of();
+    private @Nullable Refuted wentBack;
 
     /// @param only the only partition to read; null for all
     /// @throws IntegrityException code `AUDIT_TOPIC_MISSING` if there is no such topic or partition
@@ -74,7 +77,24 @@ final class KafkaLog implements AutoCloseable {
         return partitions.stream().filter(p -> beginnings.get(p) > 0).map(TopicPartition::partition).toList();
     }
 
-    /// Offsets between the oldest record and the end, over all partitions: about as many records as there are.
+    /// Passes over what is older; 0 passes over nothing.
+    ///
+    /// @param timeMs milliseconds since the epoch
+    void startAt(long timeMs) {
+        if (timeMs <= 0) {
+            return;
+        }
+        Map<TopicPartition, Long> times = new HashMap<>();
+        partitions.forEach(partition -> times.put(partition, timeMs));
+        Map<TopicPartition, Long> last = consumer.endOffsets(partitions);
+        Map<TopicPartition, Long> starts = new HashMap<>();
+        consumer.offsetsForTimes(times).forEach((partition, found) ->
+                starts.put(partition, found == null ? last.get(partition) : Long.valueOf(found.offset())));
+        starts.forEach(consumer::seek);
+        beginnings = starts;
+    }
+
+    /// Offsets between where the reading starts and the end, over all partitions: about as many records as there are.
     long span() {
         return consumer.endOffsets(partitions).entrySet().stream()
                 .mapToLong(end -> end.getValue() - beginnings.get(end.getKey())).sum();
@@ -82,7 +102,20 @@ final class KafkaLog implements AutoCloseable {
 
     /// Takes the ends of what is committed now.
     void takeEnds() {
-        ends = consumer.endOffsets(partitions);
+        Map<TopicPartition, Long> now = consumer.endOffsets(partitions);
+        for (TopicPartition partition : partitions) {
+            long before = ends.getOrDefault(partition, 0L);
+            if (wentBack == null && now.get(partition) < before) {
+                wentBack = new Refuted("LOG_ROLLED_BACK", "end of the partition", "at least " + before,
+                        now.get(partition).toString(), new Place(topic, partition.partition(), now.get(partition)));
+            }
+        }
+        ends = now;
+    }
+
+    /// A partition whose end was found before where it was; null if none was.
+    @Nullable Refuted wentBack() {
+        return wentBack;
     }
 
     /// Hands over every record before the ends, per partition in order of offset.

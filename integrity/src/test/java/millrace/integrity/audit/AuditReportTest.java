@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 class AuditReportTest {
     private static AuditReport report(Verdict verdict, boolean keys) {
         return new AuditReport(verdict, 12, 2, 11, 10, 4, 1, 3, keys, true,
-                List.of(new LogStatus(new Origin("a", "b", "c", 0, 1), 12, Digest.ZERO, 9)), 1.25);
+                List.of(new LogStatus(new Origin("a", "b", "c", 0, 1), 12, Digest.ZERO, 9)), Map.of(), 1.25);
     }
 
     @Test

@@ -16,9 +16,11 @@ import picocli.CommandLine.Spec;
         footer = {"", "Exit codes: 0 ok, 1 violated, 2 cannot be decided, 3 usage or input/output."},
         subcommands = {
             AuditVerifyCommand.class,
+            AuditFollowCommand.class,
             AuditProveCommand.class,
             AuditCheckProofCommand.class,
             AuditConsistencyCommand.class,
+            AuditReconcileCommand.class,
             KeygenCommand.class
         })
 final class AuditCommand implements Callable<Integer> {

@@ -6,6 +6,7 @@ import java.util.concurrent.Callable;
 import millrace.integrity.audit.AuditOptions;
 import millrace.integrity.audit.AuditReport;
 import millrace.integrity.audit.AuditVerifier;
+import millrace.integrity.audit.WitnessPolicy;
 import millrace.streams.ServiceConfig;
 import millrace.streams.registry.SchemaRegistryClient;
 import org.jspecify.annotations.Nullable;
@@ -29,6 +30,7 @@ import picocli.CommandLine.Spec;
             "",
             "Examples:",
             "  millrace audit verify --key log.pub",
+            "  millrace audit verify --key log.pub --witness witnesses.pub --quorum 2",
             "  millrace audit verify --bootstrap broker:9092 --key example.com/log+0a1b2c3d+AQ... --json",
             "",
             "Exit codes: 0 ok, 1 violated, 2 cannot be decided, 3 usage or input/output."
@@ -36,6 +38,9 @@ import picocli.CommandLine.Spec;
 final class AuditVerifyCommand implements Callable<Integer> {
     @Mixin
     AuditLogOptions log = new AuditLogOptions();
+
+    @Mixin
+    AuditWitnessOptions witness = new AuditWitnessOptions();
 
     @Option(names = "--completions-topic", paramLabel = "TOPIC",
             description = "Topic of the completions (default: topics.completions).")
@@ -71,15 +76,17 @@ final class AuditVerifyCommand implements Callable<Integer> {
         String completions = skipCompletions ? null
                 : completionsTopic == null ? config.string("topics.completions") : completionsTopic;
         Duration settle = Duration.ofMillis(Math.max(0, settleMs));
+        WitnessPolicy policy = witness.policy(config);
         if (log.client.registry == null) {
-            return report(console, log.options(config, completions, partition, settle, null));
+            return report(console, log.options(config, completions, partition, settle, null), policy);
         }
         try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry())) {
-            return report(console, log.options(config, completions, partition, settle, registry::byId));
+            return report(console, log.options(config, completions, partition, settle, registry::byId), policy);
         }
     }
 
-    private int report(AuditConsole console, AuditOptions options) {
+    private int report(AuditConsole console, AuditOptions log, @Nullable WitnessPolicy policy) {
+        AuditOptions options = policy == null ? log : log.with(policy);
         AuditReport report = AuditVerifier.run(options, console.progress());
         console.say(json ? report.json() : report.text().stripTrailing());
         return report.exitCode();
