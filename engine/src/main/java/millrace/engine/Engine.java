@@ -1,5 +1,6 @@
 package millrace.engine;
 
+import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
@@ -23,7 +24,8 @@ import org.jspecify.annotations.Nullable;
 /// One model, loaded and checked, with the thread that computes.
 ///
 /// Opening goes from the cheap to the dear, so that what must be refused is refused early: headers and configuration,
-/// names and shapes of all tensors, tokenizer and chat format, the digest of every byte, then memory.
+/// names and shapes of all tensors, tokenizer and chat format, the digest of every byte, then memory. Where somebody is
+/// asked to vouch for the files, that comes first: nothing of an unknown origin is interpreted but its headers.
 ///
 /// [#prepare] may be called from any thread and shares nothing with the computation; [#submit] and [#score] only queue.
 public final class Engine implements TextEngine {
@@ -76,7 +78,12 @@ public final class Engine implements TextEngine {
 
     /// The same for a checkpoint that may lack a tokenizer: it then takes token ids only.
     public static Engine openForIds(EngineConfig config) {
-        return open(config, WeightCheck.NONE, TextCodec::readIfPresent);
+        return openForIds(config, WeightCheck.NONE);
+    }
+
+    /// The same, with somebody who vouches for the model's files.
+    public static Engine openForIds(EngineConfig config, WeightCheck check) {
+        return open(config, check, TextCodec::readIfPresent);
     }
 
     private static Engine open(EngineConfig config, WeightCheck check, CodecReader reader) {
@@ -89,6 +96,18 @@ public final class Engine implements TextEngine {
         }
     }
 
+    private record Opened(Path model, ModelFiles opened) implements LoadedFiles {
+        @Override
+        public List<ModelCard.FileDigest> files() {
+            return opened.readFiles();
+        }
+
+        @Override
+        public String sha256(String file, long from, long to) {
+            return opened.sha256(file, from, to);
+        }
+    }
+
     private interface CodecReader {
         TextCodec read(ModelFiles files, @Nullable String chatFormat);
     }
@@ -97,6 +116,7 @@ public final class Engine implements TextEngine {
     private static Engine open(
             EngineConfig config, WeightCheck check, CodecReader reader, Deque<AutoCloseable> resources) {
         try (ModelFiles files = ModelFiles.open(config.model())) {
+            ModelTrust trust = check.check(new Opened(config.model(), files));
             ModelConfig model = ModelConfig.read(files);
             TensorExpectation.check(model, files);
             TextCodec codec = reader.read(files, config.chatFormat());
@@ -104,7 +124,6 @@ public final class Engine implements TextEngine {
             if (config.pinnedDigest() != null) {
                 files.requireDigest(config.pinnedDigest());
             }
-            ModelTrust trust = check.check(new LoadedFiles(config.model(), files.readFiles(), files::sha256));
             files.requireListed();
             Backend backend = Backend.open(config.backend(), config.threads());
             resources.push(backend);

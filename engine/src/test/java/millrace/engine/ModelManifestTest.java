@@ -237,6 +237,7 @@ final class ModelManifestTest {
             write(model);
         }
         WeightCheck intruder = loaded -> {
+            assertThat(loaded.files()).isNotEmpty();
             flip(model.resolve(entry.file()), entry.begin(), 3);
             return ModelTrust.OFF;
         };

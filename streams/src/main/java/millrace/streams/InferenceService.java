@@ -142,6 +142,7 @@ public final class InferenceService implements AutoCloseable {
     private void tellOfEngine() {
         ModelCard card = engine.card();
         story.accept("model " + card.name() + " (" + card.architecture() + ", " + card.parameters() + " parameters) " + card.modelDigest());
+        story.accept(ModelBundleCheck.describe(card.trust()));
         story.accept("backend " + card.backend() + ": " + card.backendReason());
         story.accept("weights " + card.weightFormat());
         String chosen = config.string("engine.kv.format").equals("auto") ? " (auto)" : "";

@@ -3,11 +3,14 @@ package millrace.streams.cli;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
 import millrace.engine.TextCodec;
+import millrace.engine.WeightCheck;
+import millrace.streams.ModelBundleCheck;
 import millrace.streams.Models;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Model.CommandSpec;
@@ -20,7 +23,8 @@ import picocli.CommandLine.TypeConversionException;
 final class EngineOptions {
     private static final String KEYS = "engine.aging.ms, engine.backend, engine.cache.prefix, engine.chat.format, "
             + "engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, engine.memory.bytes, "
-            + "engine.model, engine.model.digest, engine.prefill.chunk, engine.threads, engine.weights";
+            + "engine.model, engine.model.digest, engine.model.key, engine.model.signature, "
+            + "engine.model.verify, engine.prefill.chunk, engine.threads, engine.weights";
 
     @Spec(Spec.Target.MIXEE)
     @Nullable CommandSpec spec;
@@ -76,8 +80,18 @@ final class EngineOptions {
     /// Opens an engine of this configuration. For the tools a checkpoint without a tokenizer will do: it takes token ids.
     Engine open(EngineConfig config) {
         try (LocalModel local = LocalModel.of(model())) {
-            return Engine.openForIds(config.withModel(local.directory()));
+            return Engine.openForIds(config.withModel(local.directory()), check());
         }
+    }
+
+    /// Who vouches for the model's files, as `engine.model.key` and its like say.
+    private WeightCheck check() {
+        String mode = settings.getOrDefault("engine.model.verify", "auto");
+        if (!List.of("auto", "require", "warn", "off").contains(mode)) {
+            throw wrong("-D engine.model.verify: expected auto, require, warn or off, got \"" + mode + "\"");
+        }
+        return ModelBundleCheck.of(
+                mode, settings.getOrDefault("engine.model.key", ""), settings.getOrDefault("engine.model.signature", ""));
     }
 
     TextCodec codec() {
@@ -134,7 +148,7 @@ final class EngineOptions {
             case "engine.prefill.chunk" -> config.withPrefillChunk(number(key, value, 1, 65536));
             case "engine.max.context" ->
                 config.withMaxContext(number(key, value, 0, Integer.MAX_VALUE));
-            case "engine.model" -> config;
+            case "engine.model", "engine.model.key", "engine.model.signature", "engine.model.verify" -> config;
             case "engine.model.digest" -> config.withPinnedDigest(value);
             case "engine.chat.format" -> config.withChatFormat(value);
             default -> throw wrong("-D " + key + ": expected one of " + KEYS + ", got an unknown key");

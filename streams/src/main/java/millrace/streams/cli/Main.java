@@ -2,6 +2,7 @@ package millrace.streams.cli;
 
 import java.util.concurrent.Callable;
 import millrace.engine.EngineException;
+import millrace.integrity.IntegrityException;
 import millrace.streams.Versions;
 import millrace.streams.embedded.EmbeddedException;
 import org.apache.kafka.common.KafkaException;
@@ -25,7 +26,8 @@ import picocli.CommandLine.Spec;
             "  millrace serve --embedded -D engine.model=glm-tiny",
             "  millrace prompt \"What is the two-letter code for France?\"",
             "",
-            "Exit codes: 0 done, 1 failed, 2 wrong usage; audit commands: 0 ok, 1 violated, 2 undecided, 3 usage."
+            "Exit codes: 0 done, 1 failed, 2 wrong usage; audit commands and",
+            "model verify: 0 ok, 1 violated, 2 undecided, 3 usage or input/output."
         },
         subcommands = {
             DemoCommand.class,
@@ -81,11 +83,12 @@ public final class Main implements Callable<Integer> {
         boolean expected = cause instanceof EngineException || cause instanceof KafkaException
                 || cause instanceof IllegalArgumentException || cause instanceof IllegalStateException
                 || cause instanceof java.io.UncheckedIOException || cause instanceof java.io.IOException
-                || cause instanceof millrace.integrity.IntegrityException || cause instanceof EmbeddedException;
+                || cause instanceof IntegrityException || cause instanceof EmbeddedException;
         if (expected) {
             String code = switch (cause) {
                 case EngineException known -> known.code() + ": ";
                 case EmbeddedException known -> known.code() + ": ";
+                case IntegrityException known -> known.code() + ": ";
                 default -> "";
             };
             line.getErr().println("millrace: " + code + cause.getMessage());
@@ -93,7 +96,7 @@ public final class Main implements Callable<Integer> {
             e.printStackTrace(line.getErr());
         }
         line.getErr().flush();
-        return 1;
+        return line.getCommandSpec().exitCodeOnExecutionException();
     }
 
     @Override

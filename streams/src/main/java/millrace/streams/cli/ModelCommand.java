@@ -19,8 +19,14 @@ import picocli.CommandLine.Spec;
 @Command(
         name = "model",
         mixinStandardHelpOptions = true,
-        description = "Looks into checkpoints and packs them.",
-        subcommands = {ModelCommand.Inspect.class, PackCommand.class})
+        description = "Looks into checkpoints, packs them, signs them and verifies their signatures.",
+        subcommands = {
+            ModelCommand.Inspect.class,
+            PackCommand.class,
+            ModelSignCommand.class,
+            ModelVerifyCommand.class,
+            ModelKeygenCommand.class
+        })
 final class ModelCommand implements Callable<Integer> {
     @Spec
     CommandSpec spec;

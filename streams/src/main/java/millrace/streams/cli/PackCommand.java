@@ -31,6 +31,9 @@ import picocli.CommandLine.Spec;
             "  int8    8.5 bits, rounded in groups of 32; int4: 4.5 bits. See docs/quality.md.",
             "  bf16    back to the usual layout: exact from packed, rounded from int8, int4 and FP8.",
             "",
+            "A packed model is new files: a signature of the source does not cover them. Sign it anew",
+            "with millrace model sign.",
+            "",
             "What is quantised already (INT4, FP8) stays so and is only laid out anew. The new directory",
             "appears under its name when it is complete. Start an interrupted run again, and it",
             "goes on from the files that are finished.",
@@ -109,7 +112,7 @@ final class PackCommand implements Callable<Integer> {
         node.put("source_bytes", report.sourceBytes()).put("bytes", report.bytes());
         node.put("ratio", (double) report.bytes() / report.sourceBytes());
         node.put("bits_per_weight", report.bitsPerWeight());
-        node.put("lossless", report.lossless());
+        node.put("lossless", report.lossless()).put("signed", false);
         node.put("files", report.files()).put("files_resumed", report.resumed());
         ObjectNode formats = node.putObject("formats");
         byFormat(report).forEach((name, sum) -> formats.putObject(name)
@@ -135,6 +138,7 @@ final class PackCommand implements Callable<Integer> {
                 Locale.ROOT, "  %-7s %,d weights in %s, %.3f bits each%s", name, sum[0], ByteSize.text(sum[1]),
                 8.0 * sum[1] / sum[0],
                 name.equals("packed") ? String.format(Locale.ROOT, ", %.4f %% escapes", 100.0 * sum[2] / sum[0]) : "")));
+        writer.println("  not signed: a signature of the source does not cover it; millrace model sign " + target + " --key KEY");
         worst(report).forEach(matrix -> writer.println(String.format(
                 Locale.ROOT, "  %.3f %% escapes, %d panels in BF16: %s", 100 * share(matrix), matrix.rawPanels(),
                 matrix.name())));

@@ -8,6 +8,7 @@ import java.util.concurrent.CountDownLatch;
 import millrace.engine.Engine;
 import millrace.engine.TextEngine;
 import millrace.streams.InferenceService;
+import millrace.streams.ModelBundleCheck;
 import millrace.streams.Models;
 import millrace.streams.ServiceConfig;
 import millrace.streams.embedded.EmbeddedCluster;
@@ -110,7 +111,8 @@ final class ServeCommand implements Callable<Integer> {
 
     static TextEngine open(ServiceConfig config) {
         Path scratch = Path.of(config.string("state.dir"), "models");
-        return Engine.open(config.engine(Models.directory(config.string("engine.model"), scratch)));
+        return Engine.open(
+                config.engine(Models.directory(config.string("engine.model"), scratch)), ModelBundleCheck.of(config));
     }
 
     /// Hands a stop to the service, also one that comes before it has started.

@@ -292,8 +292,8 @@ class OfflineToolsTest {
         usage("Missing required options: '--input=FILE', '--output=FILE'", "generate", "--model", "x");
         usage("-D engine.speed: expected one of engine.aging.ms, engine.backend, engine.cache.prefix, "
                 + "engine.chat.format, engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, "
-                + "engine.memory.bytes, engine.model, engine.model.digest, engine.prefill.chunk, engine.threads, "
-                + "engine.weights, got an unknown key", with(base, "-D", "engine.speed=9"));
+                + "engine.memory.bytes, engine.model, engine.model.digest, engine.model.key, engine.model.signature, "
+                + "engine.model.verify, engine.prefill.chunk, engine.threads, engine.weights, got an unknown key", with(base, "-D", "engine.speed=9"));
         usage("Missing required option: '--model=DIR'", "generate", "--input", "-", "--output", "-");
         usage("--kv: KV format: expected one of f32, bf16, int8, int4, fp8, fp8-plain, got \"fp4\"", with(base, "--kv", "fp4"));
         usage("--backend: expected auto, native, vector or scalar, got \"cuda\"", with(base, "--backend", "cuda"));
