@@ -43,10 +43,13 @@ class EnginePrefixTest {
                     random.nextInt(2), i % 4 == 0 ? "tenant" : ""));
         }
         Map<GenerationRequest, List<Integer>> alone = new HashMap<>();
+        Map<GenerationRequest, List<Integer>> digests = new HashMap<>();
         List<float[]> logits;
         try (Engine engine = Engine.openForIds(config.withPrefixCache(false).withMaxBatch(1).withKvBytes(4 << 20))) {
             for (GenerationRequest request : requests) {
-                alone.put(request, submit(engine, request).end().join().tokenIds());
+                GenerationResult result = submit(engine, request).end().join();
+                alone.put(request, result.tokenIds());
+                digests.put(request, result.transcript().logitsDigests());
             }
             logits = logits(engine, requests);
             assertThat(engine.stats().prefixHitTokens()).isZero();
@@ -72,6 +75,8 @@ class EnginePrefixTest {
                 assertThat(tokens).as(run.request().id()).isEqualTo(expected.subList(0, tokens.size()));
                 if (result.reason() != FinishReason.CANCELLED) {
                     assertThat(tokens).hasSameSizeAs(expected);
+                    assertThat(result.transcript().logitsDigests()).isNotEmpty().isEqualTo(digests.get(run.request()));
+                    assertThat(result.transcript().kvMismatches()).isZero();
                     compared++;
                 }
             }
@@ -80,6 +85,7 @@ class EnginePrefixTest {
             assertThat(stats.prefixHitTokens()).isGreaterThan(REQUESTS * 8);
             assertThat(stats.prefixEvictions()).isPositive();
             assertThat(stats.preemptions()).isPositive();
+            assertThat(engine.events(0)).extracting(IntegrityEvent::result).containsOnly(IntegrityEvent.Result.PASSED);
             assertThat(stats.kvFreePages()).isEqualTo(stats.kvPages());
             logits(engine, requests);
             long hits = engine.stats().prefixHitTokens();

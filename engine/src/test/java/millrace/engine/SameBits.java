@@ -3,6 +3,7 @@ package millrace.engine;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -10,10 +11,13 @@ import java.util.SplittableRandom;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
-/// Asserts of one model that its tokens and logits depend on nothing but model, prompt and sampling: not on the batch,
+/// Asserts of one model that its tokens, logits and their digests depend on nothing but model, prompt and sampling: not on the batch,
 /// the chunks of the prefill, the threads, the backend, or a preemption.
 public final class SameBits {
     private static final long SEED = 20261130;
+    private static final int LOGITS_EVERY = 6;
+    private static final IntegrityConfig INTEGRITY = new IntegrityConfig(
+            "default", Duration.ofMinutes(5), 0.01, Duration.ofMinutes(1), Duration.ofMinutes(1), LOGITS_EVERY);
 
     private final Path model;
     private final KvFormat format;
@@ -58,6 +62,7 @@ public final class SameBits {
                 .withMaxBatch(batch)
                 .withPrefillChunk(chunk)
                 .withKvFormat(format)
+                .withIntegrity(INTEGRITY)
                 .withKvBytes(400 * pageBytes());
     }
 
@@ -73,11 +78,16 @@ public final class SameBits {
         assertThat(run(name, config)).as("%s, %s, seed %d", name, format, SEED).isEqualTo(expected);
     }
 
-    /// Token ids of each prompt, and a digest of the logits of every scored position; equal without regard to the third.
-    private record Outcome(List<List<Integer>> tokens, List<Integer> logits, int recomputedSteps) {
+    /// Token ids of each prompt, the digests of their logits that attestations name, and a digest of the logits of every
+    /// scored position; equal without regard to the last.
+    private record Outcome(
+            List<List<Integer>> tokens, List<List<Integer>> digests, List<Integer> logits, int recomputedSteps) {
         @Override
         public boolean equals(@Nullable Object other) {
-            return other instanceof Outcome outcome && tokens.equals(outcome.tokens) && logits.equals(outcome.logits);
+            return other instanceof Outcome outcome
+                    && tokens.equals(outcome.tokens)
+                    && digests.equals(outcome.digests)
+                    && logits.equals(outcome.logits);
         }
 
         @Override
@@ -100,16 +110,19 @@ public final class SameBits {
                 }
             }
             List<List<Integer>> tokens = new ArrayList<>();
+            List<List<Integer>> digests = new ArrayList<>();
             int recomputed = 0;
             for (CompletableFuture<GenerationResult> end : ends) {
                 GenerationResult result = end.join();
                 assertThat(result.errorMessage()).as(name).isNull();
                 assertThat(result.transcript().numericGuard()).as(name).isTrue();
                 tokens.add(result.tokenIds());
+                digests.add(result.transcript().logitsDigests());
+                assertThat(digests.getLast()).hasSize(Math.ceilDiv(result.tokenIds().size(), LOGITS_EVERY));
                 recomputed += result.transcript().recomputedSteps();
             }
             assertThat(logits.join()).hasSize(scored.size());
-            return new Outcome(tokens, logits.join(), recomputed);
+            return new Outcome(tokens, digests, logits.join(), recomputed);
         }
     }
 

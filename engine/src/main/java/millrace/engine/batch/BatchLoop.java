@@ -3,12 +3,16 @@ package millrace.engine.batch;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import millrace.engine.EngineStats;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
+import millrace.engine.GenerationRequest;
+import millrace.engine.GenerationResult;
 import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityLedger;
 import millrace.engine.PreparedPrompt;
+import millrace.engine.PromptInput;
 import millrace.engine.ScoreListener;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PrefixIndex;
@@ -28,6 +32,9 @@ public final class BatchLoop implements AutoCloseable {
     /// How long the thread sleeps while nothing may be started.
     private static final long HELD_NANOS = 1_000_000;
 
+    /// How long it sleeps between looks at sealed pages while nothing is under way.
+    private static final long WALK_NANOS = 250_000_000;
+
     private final Scheduler scheduler;
     private final StepModel model;
     private final PagePool pool;
@@ -39,8 +46,10 @@ public final class BatchLoop implements AutoCloseable {
     private final LogitsCheck logitsCheck;
     private final int logitsEvery;
     private final ConcurrentLinkedQueue<Sequence> inbox = new ConcurrentLinkedQueue<>();
+    private final Canary canary;
     private final AtomicInteger load = new AtomicInteger();
     private final Thread thread;
+    private int repairsSeen;
     private volatile boolean closed;
     private volatile @Nullable String failure;
 
@@ -56,12 +65,14 @@ public final class BatchLoop implements AutoCloseable {
         watch = checks.watch();
         ledger = checks.ledger();
         logitsEvery = checks.config().logitsEvery();
-        logitsCheck = new LogitsCheck(model.vocabSize(), model.logitBound());
+        logitsCheck = new LogitsCheck(
+                model.vocabSize(), checks.config().isOff() ? Float.MAX_VALUE : model.logitBound());
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());
         this.pool = pool;
         scheduler = new Scheduler(model, pool, clock, limits, checks);
+        canary = new Canary(checks, clock, model.vocabSize(), scheduler::submit, this::probe, scheduler::inspect);
         thread = Thread.ofPlatform().daemon().name(THREAD).unstarted(this::run);
         thread.start();
     }
@@ -75,18 +86,27 @@ public final class BatchLoop implements AutoCloseable {
     public record Limits(int maxBatch, int prefillChunk, int maxLogitRows, long agingMs) {}
 
     public Generation generate(PreparedPrompt prompt, GenerationListener listener) {
-        var request = prompt.request();
-        var work = new GenerationWork(
-                request, sampler, logitsCheck, logitsEvery, vocabulary, listener, clock, load::decrementAndGet);
-        return submit(new Sequence(
+        return submit(sequence(prompt.request(), prompt.ids(), logitsEvery, listener, load::decrementAndGet));
+    }
+
+    private Sequence sequence(
+            GenerationRequest request, int[] ids, int digestEvery, GenerationListener listener, Runnable onEnd) {
+        var work = new GenerationWork(request, sampler, logitsCheck, digestEvery, vocabulary, listener, clock, onEnd);
+        return new Sequence(
                 request.id(),
-                prompt.ids(),
+                ids,
                 request.maxNewTokens(),
                 request.priority(),
                 request.deadlineMs(),
                 request.cacheSalt(),
                 clock.nanos(),
-                work));
+                work);
+    }
+
+    /// A golden prompt: it is no load, and all of its logits are digested.
+    private Sequence probe(GenerationRequest request, Consumer<GenerationResult> onEnd) {
+        int[] ids = ((PromptInput.TokenIds) request.input()).ids().stream().mapToInt(Integer::intValue).toArray();
+        return sequence(request, ids, request.maxNewTokens(), onEnd::accept, () -> {});
     }
 
     /// @param all logits of every position, else of the last
@@ -140,11 +160,12 @@ public final class BatchLoop implements AutoCloseable {
     private void run() {
         while (!closed) {
             drainInbox();
-            repairWeights();
+            if (failure() == null) {
+                repairWeights();
+                askCanary();
+            }
             if (scheduler.idle()) {
-                if (inbox.isEmpty() && !watch.damaged() && !closed) {
-                    LockSupport.park(this);
-                }
+                rest();
                 continue;
             }
             String reason = failure();
@@ -156,10 +177,40 @@ public final class BatchLoop implements AutoCloseable {
         }
     }
 
+    /// Nothing is under way: sleeps until somebody wakes it, a golden prompt is due, or sealed pages may be looked at.
+    private void rest() {
+        if (failure() == null) {
+            scheduler.walk();
+        }
+        if (!inbox.isEmpty() || watch.damaged() || closed) {
+            return;
+        }
+        long nanos = failure() != null ? Long.MAX_VALUE : canary.nanosToNext();
+        if (scheduler.watchesPages()) {
+            nanos = Math.min(nanos, WALK_NANOS);
+        }
+        LockSupport.parkNanos(this, nanos);
+    }
+
+    private void askCanary() {
+        try {
+            if (scheduler.repairs() != repairsSeen) {
+                repairsSeen = scheduler.repairs();
+                canary.runSoon();
+            }
+            long from = canary.poll();
+            if (from != IntegrityEvent.NO_STEP) {
+                scheduler.distrust(from);
+            }
+        } catch (RuntimeException | Error e) {
+            fail("the golden prompt", e);
+        }
+    }
+
     /// Has damaged weights repaired; everything under way is then computed again as far as it came of steps in doubt. The
     /// bits are those of a run without the fault.
     private void repairWeights() {
-        if (failure() != null || !watch.damaged()) {
+        if (!watch.damaged()) {
             return;
         }
         try {
@@ -171,6 +222,7 @@ public final class BatchLoop implements AutoCloseable {
                 from = Math.min(from, ledger.doubtedFrom());
                 scheduler.distrust(from == IntegrityEvent.NO_STEP ? 1 : from);
                 watch.resume();
+                canary.runAll("repair");
             }
         } catch (RuntimeException | Error e) {
             fail("a repair", e);

@@ -30,6 +30,10 @@ final class Roster {
     final List<Sequence> running = new ArrayList<>();
 
     final PriorityQueue<Sequence> waiting = new PriorityQueue<>((a, b) -> a.outranks(b) ? -1 : 1);
+
+    /// Faults that were repaired.
+    int repairs;
+
     private final PagePool pool;
     private final IntegrityLedger ledger;
     private final boolean checked;
@@ -139,6 +143,10 @@ final class Roster {
         }
         int foreign = checked ? pages.firstForeign(Integer.MAX_VALUE) : -1;
         sequence.pages = null;
+        if (sequence.probe && foreign < 0) {
+            // Nobody else may read what it computed, so nothing of it is kept.
+            pages.forget();
+        }
         if (foreign < 0) {
             pages.release();
             return;
@@ -151,6 +159,7 @@ final class Roster {
             }
         }
         pool.recount(tables);
+        repairs++;
         ledger.post(
                 IntegrityEvent.Kind.KV_PAGE, IntegrityEvent.Result.REPAIRED, "KV_FOREIGN",
                 "position=" + foreign + " step=" + ledger.step());
@@ -198,6 +207,7 @@ final class Roster {
         }
         while (guard.hasFindings()) {
             List<PageGuard.Finding> findings = guard.takeFindings();
+            repairs++;
             int repaired = 0;
             for (Sequence sequence : List.copyOf(running)) {
                 if (sequence.pages != null && sequence.pages.goodStep(guard) != Long.MAX_VALUE) {

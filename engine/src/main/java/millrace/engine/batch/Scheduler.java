@@ -176,6 +176,25 @@ final class Scheduler {
         }
     }
 
+    /// Looks at all sealed pages and all weights.
+    void inspect() {
+        if (guard != null) {
+            guard.verifyAll();
+            roster.mend();
+        }
+        watch.verifyNow();
+    }
+
+    /// Whether there are sealed pages that the walk may look at.
+    boolean watchesPages() {
+        return guard != null && guard.hasSealed();
+    }
+
+    /// Faults of pages and numbers that were repaired.
+    int repairs() {
+        return roster.repairs;
+    }
+
     /// Takes back all that came of steps from this one on: tokens are dropped, every page is given up, and whoever is not
     /// done is computed again. What cannot be taken back fails.
     void distrust(long fromStep) {
@@ -457,13 +476,11 @@ final class Scheduler {
                     + "\", also when computed again; check the model files and the memory of this machine");
             return;
         }
+        roster.repairs++;
         running.remove(sequence);
         roster.computeAgain(sequence, Long.MAX_VALUE);
         if (sequence.numericFailures > 1) {
-            if (guard != null) {
-                guard.verifyAll();
-            }
-            watch.verifyNow();
+            inspect();
         }
     }
 

@@ -57,6 +57,7 @@ public final class PageGuard {
     private final Map<Integer, Long> faults = new HashMap<>();
 
     private final List<Finding> findings = new ArrayList<>();
+    private boolean everSealed;
     private long phase;
     private int cursor;
     private long walkedAt;
@@ -153,6 +154,11 @@ public final class PageGuard {
         return !findings.isEmpty();
     }
 
+    /// Whether there are sealed pages, or were once.
+    public boolean hasSealed() {
+        return everSealed;
+    }
+
     /// Whether the page was found damaged and is not free again yet.
     public boolean isDamaged(int page) {
         return damaged[page];
@@ -170,6 +176,7 @@ public final class PageGuard {
 
     /// Seals a page that is full and will not be written again.
     void seal(int page, long idTag) {
+        everSealed = true;
         tags[page] = idTag;
         digests[page] = digest(page, idTag);
         good(page);

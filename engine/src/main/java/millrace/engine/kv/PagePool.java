@@ -264,6 +264,21 @@ public final class PagePool implements AutoCloseable {
         }
     }
 
+    // For tests, which damage what they find here.
+
+    int[] epochs() {
+        return epochs;
+    }
+
+    int[] holderCounts() {
+        return holders;
+    }
+
+    /// Pages that were handed out at least once: the first so many.
+    int usedPages() {
+        return neverUsed;
+    }
+
     /// Gives all memory back. No table of this pool may be used afterwards.
     @Override
     public void close() {

@@ -218,6 +218,16 @@ public final class PageTable {
         addresses[i] = pool.address(page);
     }
 
+    // For tests, which damage what they find here.
+
+    int[] pages() {
+        return pages;
+    }
+
+    int[] epochs() {
+        return epochs;
+    }
+
     /// Gives all pages back, the last first; the table is then empty and may be used again.
     public void release() {
         while (pageCount > 0) {

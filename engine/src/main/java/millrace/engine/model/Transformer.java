@@ -25,6 +25,8 @@ import millrace.engine.kv.PageTable;
 /// sequence was cut into steps, on threads, or on the backend. [Kernels] says why. A step allocates nothing after the
 /// first few. One thread at a time.
 public final class Transformer implements StepModel {
+    private static final double BOUND_MARGIN = 1.01;
+
     private final ModelConfig config;
     private final ModelWeights weights;
     private final Kernels kernels;
@@ -126,6 +128,38 @@ public final class Transformer implements StepModel {
     @Override
     public int vocabSize() {
         return config.vocabSize();
+    }
+
+    /// The last norm gives `x = y ⊙ gain` with `‖y‖ ≤ √n`, n = hiddenSize, so a logit `w · x` is at most
+    /// `√n · ‖w ⊙ gain‖` (Cauchy and Schwarz), whatever the hidden state; of all rows of lmHead the largest counts. The margin is
+    /// far above the rounding errors of [Kernels], which are bounded by the same product.
+    @Override
+    public float logitBound() {
+        float[] gain = weights.finalNorm();
+        double[] squares = new double[maxRows];
+        double largest = 0;
+        for (int from = 0; from < config.vocabSize(); from += maxRows) {
+            int rows = Math.min(maxRows, config.vocabSize() - from);
+            for (int row = 0; row < rows; row++) {
+                tokens[row] = from + row;
+            }
+            kernels.embed(x, weights.lmHead(), tokens, rows);
+            kernels.forEach(rows, row -> squares[row] = sumOfSquares(x.values(), x.at(row), gain));
+            for (int row = 0; row < rows; row++) {
+                largest = Math.max(largest, squares[row]);
+            }
+        }
+        double bound = BOUND_MARGIN * Math.sqrt(config.hiddenSize() * largest);
+        return bound < Float.MAX_VALUE ? (float) bound : Float.MAX_VALUE;
+    }
+
+    private static double sumOfSquares(float[] row, int at, float[] gain) {
+        double sum = 0;
+        for (int i = 0; i < gain.length; i++) {
+            double product = (double) row[at + i] * gain[i];
+            sum += product * product;
+        }
+        return sum;
     }
 
     @Override

@@ -1,0 +1,128 @@
+package millrace.engine.batch;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.zip.CRC32C;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class LogitsCheckTest {
+    private static final int OFFSET = 7;
+
+    @ParameterizedTest
+    @ValueSource(ints = {2, 64, 4_095, 4_096, 4_097, 10_000})
+    void findsWhatCannotBeWhereverItStands(int vocabSize) {
+        var check = new LogitsCheck(vocabSize, 12.5f);
+        var random = new SplittableRandom(vocabSize);
+        float[] row = row(random, vocabSize);
+        assertThat(check.problem(row, OFFSET)).isNull();
+        for (int i = 0; i < 200; i++) {
+            int at = i < 4 ? (i % 2) * (vocabSize - 1) : random.nextInt(vocabSize);
+            assertProblem(check, row, at, Float.NaN, "nan");
+            assertProblem(check, row, at, Float.intBitsToFloat(0xFFC1_2345), "nan");
+            assertProblem(check, row, at, Float.POSITIVE_INFINITY, "nan");
+            assertProblem(check, row, at, Float.NEGATIVE_INFINITY, "nan");
+            assertProblem(check, row, at, 12.5f, null);
+            assertProblem(check, row, at, -12.5f, null);
+            assertProblem(check, row, at, Math.nextUp(12.5f), "bound");
+            assertProblem(check, row, at, -Math.nextUp(12.5f), "bound");
+        }
+    }
+
+    @Test
+    void findsARowOfEqualNumbers() {
+        float[] row = new float[5_000];
+        java.util.Arrays.fill(row, 3f);
+        var check = new LogitsCheck(5_000 - OFFSET, 100);
+        assertThat(check.problem(row, OFFSET)).isEqualTo("equal");
+        row[4_999] = Math.nextUp(3f);
+        assertThat(check.problem(row, OFFSET)).isNull();
+        assertThat(new LogitsCheck(1, 100).problem(row, OFFSET)).as("a vocabulary of one").isNull();
+    }
+
+    @Test
+    void looksAtNothingElse() {
+        float[] row = row(new SplittableRandom(1), 100);
+        row[OFFSET - 1] = Float.NaN;
+        row[OFFSET + 100] = Float.NaN;
+        assertThat(new LogitsCheck(100, 20).problem(row, OFFSET)).isNull();
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 4, 5, 32, 40})
+    void digestsAreOfRawLittleEndianRowsChained(int every) {
+        int vocabSize = 5_000;
+        int tokens = 37;
+        var check = new LogitsCheck(vocabSize, 20);
+        var digests = new LogitsDigests(check, every, 64);
+        var random = new SplittableRandom(every);
+        List<Integer> expected = new ArrayList<>();
+        CRC32C crc = new CRC32C();
+        for (int t = 0; t < tokens; t++) {
+            float[] row = row(random, vocabSize);
+            ByteBuffer bytes = ByteBuffer.allocate(4 * vocabSize).order(ByteOrder.LITTLE_ENDIAN);
+            for (int i = 0; i < vocabSize; i++) {
+                bytes.putFloat(row[OFFSET + i]);
+            }
+            crc.update(bytes.array());
+            digests.add(row, OFFSET);
+            if ((t + 1) % every == 0 || t == tokens - 1) {
+                expected.add((int) crc.getValue());
+                crc.reset();
+            }
+        }
+        assertThat(digests.values()).isEqualTo(expected);
+        assertThat(digests.every()).isEqualTo(every);
+    }
+
+    @Test
+    void goesBackToTheEndOfAWholeDigest() {
+        var check = new LogitsCheck(10, 20);
+        var random = new SplittableRandom(3);
+        List<float[]> rows = new ArrayList<>();
+        var whole = new LogitsDigests(check, 4, 20);
+        for (int t = 0; t < 18; t++) {
+            rows.add(row(random, 10));
+            whole.add(rows.get(t), OFFSET);
+        }
+        for (int keep = 0; keep <= 18; keep++) {
+            var again = new LogitsDigests(check, 4, 20);
+            rows.forEach(row -> again.add(row, OFFSET));
+            int kept = again.keep(keep);
+            assertThat(kept).isEqualTo(keep == 18 ? 18 : keep - keep % 4);
+            for (int t = kept; t < 18; t++) {
+                again.add(rows.get(t), OFFSET);
+            }
+            assertThat(again.values()).isEqualTo(whole.values());
+        }
+    }
+
+    @Test
+    void thereMayBeNone() {
+        var digests = new LogitsDigests(new LogitsCheck(10, 20), 0, 20);
+        digests.add(row(new SplittableRandom(1), 10), OFFSET);
+        assertThat(digests.values()).isEmpty();
+        assertThat(digests.keep(1)).isOne();
+    }
+
+    private static void assertProblem(LogitsCheck check, float[] row, int at, float value, String problem) {
+        float old = row[OFFSET + at];
+        row[OFFSET + at] = value;
+        assertThat(check.problem(row, OFFSET)).as("%s at %d", value, at).isEqualTo(problem);
+        row[OFFSET + at] = old;
+    }
+
+    private static float[] row(SplittableRandom random, int vocabSize) {
+        float[] row = new float[OFFSET + vocabSize + 1];
+        for (int i = 0; i < row.length; i++) {
+            row[i] = (float) (random.nextDouble() * 20 - 10);
+        }
+        return row;
+    }
+}

@@ -1,0 +1,135 @@
+package millrace.engine.kv;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import millrace.engine.kernel.Memory;
+
+/// Damages KV pages and what is known about them, as hardware and wrong software would. Tests only.
+public final class KvFaults {
+    private KvFaults() {}
+
+    /// What can happen to one page.
+    public enum Kind {
+        CODE_BIT,
+        SWAPPED_WORDS,
+        SWAPPED_PAGES,
+        PERMUTED_BLOCKS,
+        ZEROED_SCALES,
+        DIGEST_BIT,
+        TAG_BIT,
+        EPOCH_BIT
+    }
+
+    /// Pages that are sealed now.
+    public static List<Integer> sealedPages(PagePool pool) {
+        List<Integer> sealed = new ArrayList<>();
+        for (int page = 0; page < pool.usedPages(); page++) {
+            if (guard(pool).isSealed(page) && !guard(pool).isDamaged(page)) {
+                sealed.add(page);
+            }
+        }
+        return sealed;
+    }
+
+    /// Pages that are held by somebody.
+    public static List<Integer> heldPages(PagePool pool) {
+        List<Integer> held = new ArrayList<>();
+        for (int page = 0; page < pool.usedPages(); page++) {
+            if (pool.holders(page) > 0) {
+                held.add(page);
+            }
+        }
+        return held;
+    }
+
+    /// Does it to a sealed page; false if what is there would not change.
+    public static boolean inject(Kind kind, PagePool pool, int page, SplittableRandom random) {
+        MemorySegment memory = memory(pool, page);
+        switch (kind) {
+            case CODE_BIT -> flip(memory, random.nextLong(8 * memory.byteSize()));
+            case SWAPPED_WORDS -> {
+                return swap(memory, random.nextLong(memory.byteSize() / 4), random.nextLong(memory.byteSize() / 4));
+            }
+            case SWAPPED_PAGES -> {
+                List<Integer> others = sealedPages(pool);
+                return swapPages(pool, page, others.get(random.nextInt(others.size())));
+            }
+            case PERMUTED_BLOCKS -> {
+                return rotate(memory, 64 * (1 + random.nextLong(memory.byteSize() / 64 - 1)));
+            }
+            case ZEROED_SCALES -> {
+                long from = memory.byteSize() - 64;
+                MemorySegment scales = memory.asSlice(from, 64);
+                boolean changes = scales.mismatch(MemorySegment.ofArray(new byte[64])) >= 0;
+                scales.fill((byte) 0);
+                return changes;
+            }
+            case DIGEST_BIT -> guard(pool).digests()[page] ^= 1L << random.nextInt(63);
+            case TAG_BIT -> guard(pool).tags()[page] ^= 1L << random.nextInt(64);
+            case EPOCH_BIT -> pool.epochs()[page] ^= 1 << random.nextInt(32);
+        }
+        return true;
+    }
+
+    /// Damages one entry of a table: 0 the page's number, 1 its epoch, 2 its address.
+    public static void damageTable(PageTable table, int i, int what, SplittableRandom random) {
+        switch (what) {
+            case 0 -> table.pages()[i] ^= 1 << random.nextInt(32);
+            case 1 -> table.epochs()[i] ^= 1 << random.nextInt(32);
+            default -> table.addresses()[i] ^= 1L << random.nextInt(64);
+        }
+    }
+
+    /// As if a holder had been forgotten: the page is free though somebody reads it.
+    public static void freeTooEarly(PagePool pool, int page) {
+        pool.free(page);
+    }
+
+    private static PageGuard guard(PagePool pool) {
+        PageGuard guard = pool.guard();
+        if (guard == null) {
+            throw new IllegalStateException("a pool without a guard");
+        }
+        return guard;
+    }
+
+    private static MemorySegment memory(PagePool pool, int page) {
+        return Memory.ALL.asSlice(pool.address(page), pool.layout().pageBytes());
+    }
+
+    private static void flip(MemorySegment memory, long bit) {
+        byte old = memory.get(ValueLayout.JAVA_BYTE, bit / 8);
+        memory.set(ValueLayout.JAVA_BYTE, bit / 8, (byte) (old ^ 1 << bit % 8));
+    }
+
+    private static boolean swap(MemorySegment memory, long a, long b) {
+        int first = memory.get(ValueLayout.JAVA_INT, 4 * a);
+        int second = memory.get(ValueLayout.JAVA_INT, 4 * b);
+        memory.set(ValueLayout.JAVA_INT, 4 * a, second);
+        memory.set(ValueLayout.JAVA_INT, 4 * b, first);
+        return first != second;
+    }
+
+    private static boolean swapPages(PagePool pool, int a, int b) {
+        MemorySegment first = memory(pool, a);
+        MemorySegment second = memory(pool, b);
+        if (first.mismatch(second) < 0) {
+            return false;
+        }
+        byte[] kept = first.toArray(ValueLayout.JAVA_BYTE);
+        first.copyFrom(second);
+        second.copyFrom(MemorySegment.ofArray(kept));
+        return true;
+    }
+
+    private static boolean rotate(MemorySegment memory, long by) {
+        byte[] old = memory.toArray(ValueLayout.JAVA_BYTE);
+        int cut = (int) by;
+        MemorySegment.copy(old, cut, memory, ValueLayout.JAVA_BYTE, 0, old.length - cut);
+        MemorySegment.copy(old, 0, memory, ValueLayout.JAVA_BYTE, old.length - cut, cut);
+        return memory.mismatch(MemorySegment.ofArray(old)) >= 0;
+    }
+}
