@@ -222,14 +222,16 @@ public final class PackedPanel {
         for (int i = 0; i < ENTRIES; i++) {
             table[i] = (short) (Words.word(data, at + 4 * i) >>> 16);
         }
+        int[] words = new int[BLOCK_BYTES / Integer.BYTES];
         long next = at + escapesAt(cols);
         for (int b = 0; b < blocks(cols); b++) {
             long block = at + blocksAt(cols) + (long) b * BLOCK_BYTES;
+            Words.words(data, block, words, words.length);
             int columns = Math.min(BLOCK, cols - b * BLOCK);
             for (int lane = 0; lane < rows; lane++) {
-                int codes = Words.word(data, block + 4 * lane);
-                int low = Words.word(data, block + 64 + 4 * lane);
-                int high = Words.word(data, block + 128 + 4 * lane);
+                int codes = words[lane];
+                int low = words[ROWS + lane];
+                int high = words[2 * ROWS + lane];
                 int to = lane * cols + b * BLOCK;
                 for (int i = 0; i < columns; i++) {
                     int signMantissa = Integer.rotateLeft(i < 4 ? low : high, 8 * (i & 3)) >>> 16 & 0x807F;

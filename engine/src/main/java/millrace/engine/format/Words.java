@@ -28,6 +28,11 @@ public final class Words {
         MemorySegment.copy(values, 0, out, INT, at, count);
     }
 
+    /// Copies so many consecutive ones.
+    public static void words(MemorySegment data, long at, int[] out, int count) {
+        MemorySegment.copy(data, INT, at, out, 0, count);
+    }
+
     public static short half(MemorySegment data, long at) {
         return data.get(SHORT, at);
     }
