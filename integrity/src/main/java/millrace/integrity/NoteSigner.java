@@ -17,7 +17,9 @@ import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.Locale;
+import javax.crypto.KDF;
 import javax.crypto.Mac;
+import javax.crypto.spec.HKDFParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 import millrace.schemas.TenantRef;
 
@@ -180,6 +182,18 @@ public final class NoteSigner implements NoteKey {
     public String cacheSalt(String scope) {
         byte[] derived = hmac(seed, "millrace/cache-salt/v1");
         return HexFormat.of().formatHex(hmac(derived, scope));
+    }
+
+    /// The key that wraps the tenants' keys: 32 bytes for AES, `HKDF-SHA256` of the seed without a salt, with the info
+    /// `"millrace/tenant-kek/v1"`.
+    SecretKeySpec wrappingKey() {
+        try {
+            HKDFParameterSpec derivation = HKDFParameterSpec.ofExtract().addIKM(seed)
+                    .thenExpand("millrace/tenant-kek/v1".getBytes(StandardCharsets.US_ASCII), 32);
+            return new SecretKeySpec(KDF.getInstance("HKDF-SHA256").deriveData(derivation), "AES");
+        } catch (GeneralSecurityException e) {
+            throw new IllegalStateException("HKDF-SHA256 is part of this Java platform", e);
+        }
     }
 
     private static byte[] hmac(byte[] secret, String text) {

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -13,6 +14,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import millrace.schemas.AttestationRecord;
+import millrace.schemas.SaltRecord;
 import millrace.schemas.Schemas;
 import org.apache.avro.Schema;
 import org.junit.jupiter.api.Test;
@@ -71,6 +73,21 @@ class AuditFormatTest {
         assertThat(Commitment.stopList(SALT, stop).hex()).isEqualTo(one("commitment", "stop_commit"));
         List<Integer> digests = Arrays.stream(one("commitment", "logits").split(" ")).map(Integer::parseUnsignedInt).toList();
         assertThat(Commitment.logits(SALT, digests).hex()).isEqualTo(one("commitment", "logits_commit"));
+    }
+
+    private static byte[] hex(String block, String key) {
+        return HexFormat.of().parseHex(one(block, key));
+    }
+
+    @Test
+    void salts() {
+        NoteSigner master = NoteSigner.parse(one("salt", "key"));
+        TenantKey key = TenantKey.unwrap(hex("salt", "wrapped"), hex("salt", "key_id"), master);
+        assertThat(key.tenant()).isEqualTo(one("salt", "tenant"));
+        SaltRecord record = new SaltRecord(one("salt", "origin"), Long.parseLong(one("salt", "seq")), "r-4",
+                ByteBuffer.wrap(master.tenantRef(key.tenant()).bytes()), ByteBuffer.wrap(key.id()),
+                ByteBuffer.wrap(hex("salt", "nonce")), ByteBuffer.wrap(hex("salt", "sealed")));
+        assertThat(key.open(record)).isEqualTo(hex("salt", "salt")).isEqualTo(SALT);
     }
 
     private static AttestationRecord leaf(String block) {

@@ -30,7 +30,10 @@ public final class RecordModel extends SpecificData {
             entry(SuspectRange.getClassSchema(), SuspectRange.class),
             entry(PruneMark.getClassSchema(), PruneMark.class),
             entry(CheckpointRecord.getClassSchema(), CheckpointRecord.class),
-            entry(AlarmRecord.getClassSchema(), AlarmRecord.class));
+            entry(AlarmRecord.getClassSchema(), AlarmRecord.class),
+            entry(Control.getClassSchema(), Control.class),
+            entry(ControlKind.getClassSchema(), ControlKind.class),
+            entry(SaltRecord.getClassSchema(), SaltRecord.class));
 
     private RecordModel() {
         super(RecordModel.class.getClassLoader());

@@ -20,7 +20,9 @@ public enum Schemas {
     COMPLETION(Completion.getClassSchema()),
     ATTESTATION(AttestationRecord.getClassSchema()),
     CHECKPOINT(CheckpointRecord.getClassSchema()),
-    ALARM(AlarmRecord.getClassSchema());
+    ALARM(AlarmRecord.getClassSchema()),
+    CONTROL(Control.getClassSchema()),
+    SALT(SaltRecord.getClassSchema());
 
     /// Directories of released schemas, newest first.
     private static final List<String> RELEASES = List.of("v3", "v2", "v1");
@@ -69,39 +71,27 @@ public enum Schemas {
     public List<Schema> versions() {
         List<Schema> versions = new ArrayList<>(List.of(schema));
         for (String release : RELEASES) {
-            Schema released = released(release);
-            if (released == null) {
-                break; // older releases did not have this record
-            }
-            if (versions.stream().noneMatch(known -> Arrays.equals(fingerprint(known), fingerprint(released)))) {
-                versions.add(released);
-            }
+            released(release)
+                    .filter(old -> versions.stream().noneMatch(known -> Arrays.equals(fingerprint(known), fingerprint(old))))
+                    .ifPresent(versions::add);
         }
         return List.copyOf(versions);
     }
 
-    private Schema released(String release) {
-        if (Schemas.class.getResource(file(release, schema.getName())) == null) {
-            return null;
-        }
+    /// Empty for a release that did not have this record.
+    private Optional<Schema> released(String release) {
         Schema.Parser parser = new Schema.Parser();
         for (String name : SHARED) {
-            parse(parser, release, name);
+            parse(parser, release, name).orElseThrow(() -> new IllegalStateException(
+                    "frozen/" + release + "/" + name + ".avsc is missing from the jar; build again"));
         }
         return parse(parser, release, schema.getName());
     }
 
-    private static String file(String release, String name) {
-        return "frozen/" + release + "/" + name + ".avsc";
-    }
-
-    private static Schema parse(Schema.Parser parser, String release, String name) {
-        String file = file(release, name);
+    private static Optional<Schema> parse(Schema.Parser parser, String release, String name) {
+        String file = "frozen/" + release + "/" + name + ".avsc";
         try (InputStream in = Schemas.class.getResourceAsStream(file)) {
-            if (in == null) {
-                throw new IllegalStateException(file + " is missing from the jar; build again");
-            }
-            return parser.parse(in);
+            return in == null ? Optional.empty() : Optional.of(parser.parse(in));
         } catch (IOException e) {
             throw new UncheckedIOException(file, e);
         }

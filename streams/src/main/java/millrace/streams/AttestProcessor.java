@@ -23,6 +23,7 @@ import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
+import org.jspecify.annotations.Nullable;
 
 /// Turns outcomes into completions and leaves: no completion leaves without its attestation, in the same transaction.
 /// Events of the engine become leaves too; before the first leaf of this process stand those that say what serves here.
@@ -35,6 +36,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
     static final String CHECKPOINTS_SINK = "checkpoints";
     static final String DLQ_SINK = "dlq";
     private static final byte[] NO_KEY = {};
+    static final String SALTS_SINK = "salts";
 
     /// What the processors of one process share.
     ///
@@ -47,6 +49,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
             LogCheckpoints.Signing signing,
             AuditLogs logs,
             Alarms alarms,
+            LogKeeper.Shared keeping,
             AuditTail tail,
             Duration patience,
             String originDomain,
@@ -67,6 +70,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
     private AuditLog log;
     private LogMemory memory;
     private LogCheckpoints checkpoints;
+    private LogKeeper keeper;
     private WakeableClients.Poll poll;
     private boolean introduced;
     private boolean unsigned;
@@ -97,6 +101,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         shared.logs().opened(partition, checkpoints);
         poll = clients.ofCurrentThread();
         unsigned = false;
+        keeper = LogKeeper.open(shared.keeping(), context, log, shared.attestations(), shared.metrics(), shared.random(), new KeeperWriter());
         context.schedule(config.duration("audit.checkpoint.interval.ms"), PunctuationType.WALL_CLOCK_TIME, now -> checkpoint());
     }
 
@@ -165,6 +170,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
                     wire = shared.encoders().completion().encode(
                             shared.completions().answered(fitting, log.state(), leaf, salt));
                 }
+                keeper.keepSalt(answered.prompt().getTenant(), record.getRequestId(), salt);
                 // Of a result that was too large the failure depends on those steps as well.
                 memory.answered(log.state().size(), answered.result().transcript().lastStep());
                 forwardCompletion(source, completion.getRequestId(), record.getVerdict(), leaf, wire, now);
@@ -173,6 +179,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
                 AttestationRecord record = shared.attestations().rejected(log.state(), rejected, salt, now);
                 Leaf leaf = Leaf.of(record);
                 Completion completion = shared.completions().rejected(rejected, log.state(), leaf, salt);
+                keeper.keepSalt(rejected.prompt().getTenant(), record.getRequestId(), salt);
                 forwardCompletion(
                         source, completion.getRequestId(), record.getVerdict(), leaf, shared.encoders().completion().encode(completion), now);
             }
@@ -181,6 +188,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
                 forwardDeadLetter(undecodable, leaf, salt, now);
                 leaf(leaf, NO_KEY, new RecordHeaders());
             }
+            case Outcome.Ordered ordered -> keeper.carryOut(ordered, now);
         }
     }
 
@@ -244,6 +252,32 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
                     "partition=" + head.origin().partition() + " leaves=" + checkpoints.unsignedLeaves());
         }
         unsigned = late;
+    }
+
+    /// What the keeper of the log may write.
+    private final class KeeperWriter implements LogKeeper.Writer {
+        @Override
+        public void leaf(AttestationRecord record) {
+            AttestProcessor.this.leaf(record, record.getRequestId().getBytes(StandardCharsets.UTF_8));
+        }
+
+        @Override
+        public void salt(byte[] key, byte @Nullable [] value) {
+            Outgoing outgoing = new Outgoing(log.state().origin().partition(), value);
+            context.forward(new Record<>(key, outgoing, shared.clock().millis(), new RecordHeaders()), SALTS_SINK);
+        }
+
+        @Override
+        public boolean checkpoint() {
+            AttestProcessor.this.checkpoint();
+            return checkpoints.unsignedLeaves() == 0;
+        }
+
+        @Override
+        public void epochEnds() {
+            memory.rewind(0);
+            introduced = false;
+        }
     }
 
     @Override

@@ -174,6 +174,18 @@ final class Attestations {
         return base(log, null, AuditEvent.EPOCH_START, state.get(), nowMs).setPreviousLog(previous).build();
     }
 
+    /// The EPOCH_START of an epoch that an order began.
+    AttestationRecord epochStart(PreviousLog previous, TreeState log, Source order, long nowMs) {
+        return event(log, order, AuditEvent.EPOCH_START, nowMs).setPreviousLog(previous).build();
+    }
+
+    /// A leaf that is no answer, to be filled in.
+    ///
+    /// @param cause the record that made it necessary, where there is one
+    AttestationRecord.Builder event(TreeState log, @Nullable Source cause, AuditEvent event, long nowMs) {
+        return base(log, cause, event, state.get(), nowMs).setOutTopic("").setOutPartition(-1);
+    }
+
     private AttestationRecord.Builder refused(TreeState log, Source source, String code, byte[] salt, long nowMs) {
         byte[] value = source.value() == null ? NOTHING : source.value();
         return base(log, source, AuditEvent.REFUSED, state.get(), nowMs)
@@ -250,7 +262,7 @@ final class Attestations {
                 .setScrubAgeMs(now.scrubAgeMs());
     }
 
-    private TenantRef tenant(@Nullable String tenant) {
+    TenantRef tenant(@Nullable String tenant) {
         return signer.tenantRef(tenant == null ? "" : tenant);
     }
 }

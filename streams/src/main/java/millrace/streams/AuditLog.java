@@ -105,6 +105,16 @@ final class AuditLog {
         return previous;
     }
 
+    /// Ends this log where it is; the next leaf is the first of the next epoch.
+    ///
+    /// @return what that leaf must say of this log
+    PreviousLog newEpoch(String reason) {
+        PreviousLog ended = new PreviousLog(state.origin().text(), state.size(), state.frontier().root().toHash(), reason);
+        previous = ended;
+        state = TreeState.start(state.origin().nextEpoch());
+        return ended;
+    }
+
     void append(Digest leaf) {
         state = state.append(leaf);
         previous = null;

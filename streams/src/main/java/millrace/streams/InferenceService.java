@@ -21,7 +21,9 @@ import millrace.schemas.AlarmRecord;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
+import millrace.schemas.Control;
 import millrace.schemas.Prompt;
+import millrace.schemas.SaltRecord;
 import millrace.streams.registry.AvroDecoder;
 import millrace.streams.registry.AvroEncoder;
 import millrace.streams.registry.AvroSerdeConfig;
@@ -120,7 +122,7 @@ public final class InferenceService implements AutoCloseable {
         Attestations attestations = new Attestations(card, engine::integrity, config, instanceId, signer);
         attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, card), new Completions(card), encoders, head -> head.sign(signer),
-                logs, alarms,
+                logs, alarms, keeping(),
                 new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId), LOG_PATIENCE,
                 config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), Ticker.SYSTEM, new SecureRandom(), config);
         story.accept("limits: " + config.integer("inflight.max") + " prompts in flight, batch of "
@@ -183,6 +185,18 @@ public final class InferenceService implements AutoCloseable {
         return new KafkaAlarmRoad(kafka.alarmProducer(), config.string("topics.faults"), encoder);
     }
 
+    private LogKeeper.Shared keeping() {
+        AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
+        String subject = config.string("topics.control") + "-value";
+        AvroEncoder.open(registry, Control.class, subject, serde);
+        AvroDecoder<Control> control = new AvroDecoder<>(registry, Control.class);
+        control.warm(subject);
+        AvroEncoder<SaltRecord> salts = config.flag("audit.salts")
+                ? AvroEncoder.open(registry, SaltRecord.class, config.string("topics.salts") + "-value", serde)
+                : null;
+        return new LogKeeper.Shared(signer, control, salts);
+    }
+
     private static String clusterId(Admin admin) {
         try {
             return admin.describeCluster().clusterId().get();
@@ -229,7 +243,7 @@ public final class InferenceService implements AutoCloseable {
     }
 
     private void startStreams() {
-        clients = new WakeableClients();
+        clients = new WakeableClients(java.util.Set.of(config.string("topics.control")));
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), logs,
                 clients, metrics,

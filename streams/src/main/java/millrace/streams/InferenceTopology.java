@@ -16,6 +16,8 @@ final class InferenceTopology {
     private static final String SOURCE = "prompts";
     private static final String INFERENCE = "inference";
     private static final String ATTEST = "attest";
+    private static final String ORDERS_SOURCE = "control";
+    private static final String ORDERS = "orders";
 
     private InferenceTopology() {}
 
@@ -30,15 +32,20 @@ final class InferenceTopology {
         ByteArraySerializer key = new ByteArraySerializer();
         topology.addSource(SOURCE, in, in, config.string("topics.prompts"));
         topology.addProcessor(INFERENCE, () -> new InferenceProcessor(inference), SOURCE);
-        topology.addProcessor(ATTEST, () -> new AttestProcessor(attest, inference.clients()), INFERENCE);
+        topology.addSource(ORDERS_SOURCE, in, in, config.string("topics.control"));
+        topology.addProcessor(ORDERS,
+                () -> new ControlProcessor(attest.keeping().control(), attest.metrics(), attest.clock()), ORDERS_SOURCE);
+        topology.addProcessor(ATTEST, () -> new AttestProcessor(attest, inference.clients()), INFERENCE, ORDERS);
         sink(topology, AttestProcessor.COMPLETIONS_SINK, config.string("topics.completions"), key);
         sink(topology, AttestProcessor.AUDIT_SINK, config.string("topics.audit"), key);
         sink(topology, AttestProcessor.CHECKPOINTS_SINK, config.string("topics.checkpoints"), key);
         sink(topology, AttestProcessor.DLQ_SINK, config.string("topics.dlq"), key);
+        sink(topology, AttestProcessor.SALTS_SINK, config.string("topics.salts"), key);
         boolean memory = config.string("store.type").equals("memory");
         topology.addStateStore(keyValue(InferenceProcessor.PENDING_STORE, memory, config), INFERENCE);
         topology.addStateStore(seen(memory, config), INFERENCE);
         topology.addStateStore(keyValue(AuditLog.STORE, memory, config), ATTEST);
+        topology.addStateStore(keyValue(TenantKeys.STORE, memory, config), ATTEST);
         return topology;
     }
 

@@ -58,6 +58,11 @@ final class Intake {
         this.clock = clock;
     }
 
+    /// Whether a text can be a tenant's name.
+    static boolean isTenant(String text) {
+        return TENANT.matcher(text).matches();
+    }
+
     /// What is wrong with the prompt's names, before any of them is used as a key, or null.
     @Nullable Refusal checkIdentity(Prompt prompt, Source source) {
         if (!ID.matcher(prompt.getRequestId()).matches()) {
@@ -65,7 +70,7 @@ final class Intake {
                     + prompt.getRequestId().length() + " characters" + firstBad(prompt.getRequestId()));
         }
         String tenant = prompt.getTenant();
-        if (tenant != null && !TENANT.matcher(tenant).matches()) {
+        if (tenant != null && !isTenant(tenant)) {
             return new Refusal("TENANT_FORMAT", "tenant: expected 1 to 64 characters of A-Z a-z 0-9 . _ : -, got "
                     + tenant.length() + " characters" + firstBad(tenant));
         }

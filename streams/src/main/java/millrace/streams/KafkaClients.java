@@ -96,6 +96,8 @@ public final class KafkaClients {
         properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, config.integer("stream.threads"));
         properties.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, config.integer("topics.replication.factor"));
         properties.put("ensure.explicit.internal.resource.naming", true);
+        // Orders and prompts are independent: neither waits for the other, and a held-back topic holds back nothing else.
+        properties.put(StreamsConfig.MAX_TASK_IDLE_MS_CONFIG, StreamsConfig.MAX_TASK_IDLE_MS_DISABLED);
         // Static membership: a restart within the session keeps its tasks, instead of 45 s without an owner.
         properties.put(StreamsConfig.mainConsumerPrefix(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG), instanceId);
         properties.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");

@@ -42,6 +42,10 @@ final class LogCheckpoints {
 
     /// The log has grown, or was opened.
     void grown(TreeState log) {
+        if (log.epoch() != epoch) {
+            signedSize = -1; // of another log
+            size = 0;
+        }
         if (isSigned() && log.size() > size) {
             unsignedSinceNanos = ticker.nanos();
         }

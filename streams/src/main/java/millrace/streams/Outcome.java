@@ -2,6 +2,7 @@ package millrace.streams;
 
 import millrace.engine.GenerationResult;
 import millrace.engine.PreparedPrompt;
+import millrace.schemas.Control;
 import millrace.schemas.Prompt;
 
 /// How one prompt record ended. Every outcome gets a leaf in the audit log.
@@ -19,4 +20,7 @@ sealed interface Outcome {
 
     /// The record cannot be read; its bytes go to the dead-letter topic.
     record Undecodable(Source source, String code, String message) implements Outcome {}
+
+    /// No prompt but an order of the operator, to be carried out on the log.
+    record Ordered(Source source, Control control) implements Outcome {}
 }

@@ -44,6 +44,10 @@ public final class ServiceConfig {
                     "Topic of the alarms: what went wrong, sent at once and outside of every transaction.")
             .define("topics.cosignatures", Type.STRING, "llm.audit.cosigs", nonEmpty(), Importance.LOW,
                     "Topic of the checkpoints that witnesses cosigned. Only the audit commands read and write it, not the service.")
+            .define("topics.control", Type.STRING, "llm.control", nonEmpty(), Importance.MEDIUM,
+                    "Topic of the operator's orders to the audit log, see `audit erase` and `audit retract`. Only operators may write it.")
+            .define("topics.salts", Type.STRING, "llm.audit.salts", nonEmpty(), Importance.MEDIUM,
+                    "Topic of the sealed salts of the commitments. Auditors of the log alone need no access.")
             .define("topics.dlq", Type.STRING, "llm.dlq", nonEmpty(), Importance.MEDIUM,
                     "Dead-letter topic: prompt records that cannot be decoded, as they came.")
             .define("topics.create", Type.BOOLEAN, true, Importance.MEDIUM,
@@ -137,6 +141,8 @@ public final class ServiceConfig {
                     "Stream threads; the engine is shared, so one is enough nearly always.")
             .define("audit.key.file", Type.STRING, "", Importance.HIGH,
                     "File of the Ed25519 key that signs checkpoints, mode 0600; empty: audit.key in state.dir, created with --embedded only.")
+            .define("audit.salts", Type.BOOLEAN, true, Importance.MEDIUM,
+                    "Whether the salt of each answer's commitments is kept, sealed under a key of its tenant; otherwise only the completion has it.")
             .define("audit.origin", Type.STRING, "millrace.local", nonEmpty(), Importance.MEDIUM,
                     "First part of every log's origin: a domain name of yours.")
             .define("audit.epoch.new", Type.BOOLEAN, false, Importance.LOW,

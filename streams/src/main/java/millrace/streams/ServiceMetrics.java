@@ -111,6 +111,13 @@ final class ServiceMetrics {
         leaves.increment();
     }
 
+    /// An order of the operator.
+    ///
+    /// @param result `done`, `refused` or `unreadable`
+    void control(String result) {
+        registry.counter("millrace.control.records", "result", result).increment();
+    }
+
     void checkpoint() {
         checkpoints.increment();
     }
@@ -145,6 +152,7 @@ final class ServiceMetrics {
                 deadLetters.increment();
                 count("undecodable", undecodable.code());
             }
+            case Outcome.Ordered ordered -> { }
         }
     }
 

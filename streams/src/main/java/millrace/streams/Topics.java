@@ -39,9 +39,10 @@ final class Topics {
     String ensure(Admin admin) {
         String prompts = config.string("topics.prompts");
         String audit = config.string("topics.audit");
-        List<String> names = List.of(
-                prompts, config.string("topics.completions"), audit, config.string("topics.checkpoints"), config.string("topics.faults"),
-                config.string("topics.dlq"));
+        List<String> names = new ArrayList<>();
+        for (String use : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts")) {
+            names.add(config.string("topics." + use));
+        }
         if (Set.copyOf(names).size() != names.size()) {
             throw new UnsafeTopicException("CONFIG_TOPICS", "topics.*: expected different topics, got " + names);
         }
@@ -122,6 +123,13 @@ final class Topics {
             settings.put("unclean.leader.election.enable", "false");
             settings.put("min.insync.replicas", Integer.toString(requirements().insyncReplicas()));
         }
+        if (name.equals(config.string("topics.salts"))) {
+            // Compacted, so that an erased salt goes; and no salt outlives its leaf.
+            settings.put("cleanup.policy", "compact,delete");
+            settings.put("retention.ms", Long.toString(requirements().retention().toMillis()));
+            settings.put("max.compaction.lag.ms", Long.toString(Duration.ofHours(24).toMillis()));
+            settings.put("min.insync.replicas", Integer.toString(requirements().insyncReplicas()));
+        }
         return topic.configs(settings);
     }
 
@@ -137,6 +145,16 @@ final class Topics {
                 throw new UnsafeTopicException("TOPIC_PARTITIONS", "topic " + output + ": expected at least as many partitions as "
                         + prompts + " (" + inputs + "), got " + count + "; add partitions");
             }
+        }
+        int orders = topics.get(config.string("topics.control")).partitions().size();
+        if (orders != inputs) {
+            throw new UnsafeTopicException("TOPIC_PARTITIONS", "topic " + config.string("topics.control") + ": expected as many partitions as "
+                    + prompts + " (" + inputs + "), got " + orders + "; an order goes to the partition of its log");
+        }
+        String cleanup = AuditTopicCheck.read(admin, config.string("topics.salts")).config().getOrDefault("cleanup.policy", "delete");
+        if (!cleanup.contains("compact")) {
+            throw new UnsafeTopicException("SALTS_TOPIC_UNSAFE", "topic " + config.string("topics.salts")
+                    + ": cleanup.policy: expected compact, or compact,delete, got " + cleanup + "; otherwise erased salts stay readable");
         }
         AuditTopicCheck.check(admin, List.of(audit, config.string("topics.checkpoints")), inputs, requirements());
         AuditTopicCheck.check(admin, List.of(config.string("topics.faults")), 1, requirements());

@@ -31,11 +31,21 @@ import org.jspecify.annotations.Nullable;
 /// has not paused, so that a backlog stays in Kafka.
 final class WakeableClients implements KafkaClientSupplier {
     private final Map<String, Poll> byThread = new ConcurrentHashMap<>();
+    private final Set<String> neverHeld;
+
+    WakeableClients() {
+        this(Set.of());
+    }
+
+    /// @param neverHeld topics that a full engine does not hold back
+    WakeableClients(Set<String> neverHeld) {
+        this.neverHeld = Set.copyOf(neverHeld);
+    }
 
     /// The poll of the calling stream thread; a poll of its own, never used, on any other thread (topology tests).
     Poll ofCurrentThread() {
         Poll poll = byThread.get(Thread.currentThread().getName());
-        return poll != null ? poll : new Poll(null);
+        return poll != null ? poll : new Poll(null, neverHeld);
     }
 
     /// Holds back every thread's partitions for good: nothing more is taken in. For a draining stop.
@@ -49,6 +59,7 @@ final class WakeableClients implements KafkaClientSupplier {
     /// One main consumer's `poll`, as seen by the processors of its thread and by the engine.
     static final class Poll {
         private final @Nullable Consumer<byte[], byte[]> consumer;
+        private final Set<String> neverHeld;
         private final Object lock = new Object();
         private final Set<TopicPartition> held = new HashSet<>();
         private final Set<TopicPartition> pausedByStreams = new HashSet<>();
@@ -59,8 +70,9 @@ final class WakeableClients implements KafkaClientSupplier {
         private volatile boolean stopping;
         private volatile long deadlineNanos;
 
-        private Poll(@Nullable Consumer<byte[], byte[]> consumer) {
+        private Poll(@Nullable Consumer<byte[], byte[]> consumer, Set<String> neverHeld) {
             this.consumer = consumer;
+            this.neverHeld = neverHeld;
         }
 
         /// Ends the running or the next poll early. Any thread.
@@ -157,6 +169,7 @@ final class WakeableClients implements KafkaClientSupplier {
             if (holds()) {
                 Set<TopicPartition> more = new HashSet<>(consumer.assignment());
                 more.removeAll(consumer.paused());
+                more.removeIf(partition -> neverHeld.contains(partition.topic()));
                 if (!more.isEmpty()) {
                     consumer.pause(more);
                     held.addAll(more);
@@ -180,8 +193,10 @@ final class WakeableClients implements KafkaClientSupplier {
             if (!holds()) {
                 return partitions;
             }
-            held.addAll(partitions);
-            return List.of();
+            Set<TopicPartition> free = new HashSet<>(partitions);
+            free.removeIf(partition -> !neverHeld.contains(partition.topic()));
+            partitions.stream().filter(partition -> !free.contains(partition)).forEach(held::add);
+            return free;
         }
     }
 
@@ -214,7 +229,7 @@ final class WakeableClients implements KafkaClientSupplier {
 
     /// @param clientId the stream thread's name and `-consumer`
     Consumer<byte[], byte[]> wrap(Consumer<byte[], byte[]> consumer, String clientId) {
-        Poll poll = new Poll(consumer);
+        Poll poll = new Poll(consumer, neverHeld);
         byThread.put(clientId.substring(0, clientId.length() - "-consumer".length()), poll);
         return proxy(consumer, poll);
     }

@@ -27,7 +27,9 @@ import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
+import millrace.schemas.Control;
 import millrace.schemas.Prompt;
+import millrace.schemas.SaltRecord;
 import millrace.streams.registry.AvroDecoder;
 import millrace.streams.registry.AvroEncoder;
 import millrace.streams.registry.AvroSerdeConfig;
@@ -65,10 +67,13 @@ final class ServiceDriver implements AutoCloseable {
     int alarmsRefused;
     /// What the signer fails with, or null while it works.
     @Nullable RuntimeException signerFailure;
+    final List<TestRecord<byte[], byte[]>> salts = new ArrayList<>();
     int engineFailures;
 
     private final SchemaRegistryClient registry;
     private final AvroEncoder<Prompt> prompts;
+    private final AvroEncoder<Control> orders;
+    private final AvroDecoder<SaltRecord> saltReader;
     private final AvroDecoder<Completion> completionReader;
     private final AvroDecoder<AttestationRecord> leafReader;
     private final AvroDecoder<CheckpointRecord> checkpointReader;
@@ -77,6 +82,7 @@ final class ServiceDriver implements AutoCloseable {
     private final Alarms watch;
     private final TopologyTestDriver driver;
     private final TestInputTopic<byte[], byte[]> input;
+    private final TestInputTopic<byte[], byte[]> control;
     private final Map<String, TestOutputTopic<byte[], byte[]>> outputs = new HashMap<>();
 
     ServiceDriver(Path directory, Map<String, String> settings) {
@@ -99,6 +105,8 @@ final class ServiceDriver implements AutoCloseable {
         registry = SchemaRegistryClient.open(config.registry());
         AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
         prompts = AvroEncoder.open(registry, Prompt.class, "llm.prompts-value", serde);
+        orders = AvroEncoder.open(registry, Control.class, "llm.control-value", serde);
+        saltReader = new AvroDecoder<>(registry, SaltRecord.class);
         completionReader = new AvroDecoder<>(registry, Completion.class);
         leafReader = new AvroDecoder<>(registry, AttestationRecord.class);
         checkpointReader = new AvroDecoder<>(registry, CheckpointRecord.class);
@@ -116,15 +124,18 @@ final class ServiceDriver implements AutoCloseable {
         Attestations attestations = new Attestations(engine.card(), engine::integrity, config, "instance-1", signer);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, engine.card()), new Completions(engine.card()), encoders, this::sign,
-                logs, watch, tail, patience, "millrace.test", "cluster-1", metrics, clock, clock.ticker(), new SecureRandom(), config);
+                logs, watch, keeping(serde), tail, patience, "millrace.test", "cluster-1", metrics, clock, clock.ticker(),
+                new SecureRandom(), config);
         Properties properties = new Properties();
         properties.put("application.id", "driver-" + UUID.randomUUID());
         properties.put("state.dir", directory.toString());
         properties.put("processing.guarantee", "exactly_once_v2");
+        properties.put("max.task.idle.ms", "-1");
         driver = new TopologyTestDriver(
                 InferenceTopology.build(config, inference, attest), properties, Instant.ofEpochMilli(clock.millis()));
         input = driver.createInputTopic("llm.prompts", new ByteArraySerializer(), new ByteArraySerializer());
-        for (String topic : List.of("llm.completions", "llm.audit", "llm.audit.checkpoints", "llm.dlq")) {
+        control = driver.createInputTopic("llm.control", new ByteArraySerializer(), new ByteArraySerializer());
+        for (String topic : List.of("llm.completions", "llm.audit", "llm.audit.checkpoints", "llm.dlq", "llm.audit.salts")) {
             outputs.put(topic, driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer()));
         }
     }
@@ -152,6 +163,13 @@ final class ServiceDriver implements AutoCloseable {
         };
     }
 
+    private LogKeeper.Shared keeping(AvroSerdeConfig serde) {
+        AvroDecoder<Control> reader = new AvroDecoder<>(registry, Control.class);
+        reader.warm("llm.control-value");
+        return new LogKeeper.Shared(
+                signer, reader, config.flag("audit.salts") ? AvroEncoder.open(registry, SaltRecord.class, "llm.audit.salts-value", serde) : null);
+    }
+
     static Prompt.Builder prompt(String id, String text) {
         return Prompt.newBuilder().setRequestId(id).setPrompt(text);
     }
@@ -175,6 +193,16 @@ final class ServiceDriver implements AutoCloseable {
 
     void sendRaw(byte @Nullable [] key, byte @Nullable [] value, Headers headers) {
         input.pipeInput(new TestRecord<>(key, value, headers, clock.millis()));
+        collect();
+    }
+
+    /// Gives an order.
+    void order(Control order) {
+        orderRaw(orders.encode(order));
+    }
+
+    void orderRaw(byte @Nullable [] value) {
+        control.pipeInput(new TestRecord<>(new byte[0], value, new RecordHeaders(), clock.millis()));
         collect();
     }
 
@@ -206,6 +234,7 @@ final class ServiceDriver implements AutoCloseable {
             }
         }
         checkpoints.addAll(outputs.get("llm.audit.checkpoints").readRecordsToList());
+        salts.addAll(outputs.get("llm.audit.salts").readRecordsToList());
         deadLetters.addAll(outputs.get("llm.dlq").readRecordsToList());
     }
 
@@ -243,6 +272,14 @@ final class ServiceDriver implements AutoCloseable {
 
     CheckpointRecord checkpoint(int index) {
         return checkpointReader.decode(checkpoints.get(index).value());
+    }
+
+    SaltRecord salt(int index) {
+        return saltReader.decode(salts.get(index).value());
+    }
+
+    KeyValueStore<Bytes, byte[]> store(String name) {
+        return driver.getKeyValueStore(name);
     }
 
     /// How many prompts are pending.

@@ -38,7 +38,7 @@ class TopicsIT {
         Map<String, String> settings = new HashMap<>(Map.of(
                 "kafka.bootstrap.servers", broker.bootstrap(), "topics.replication.factor", "1", "audit.single.node", "true",
                 "topics.partitions", "2"));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq")) {
+        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts")) {
             settings.put("topics." + topic, prefix + "." + topic);
         }
         return settings;
@@ -80,7 +80,8 @@ class TopicsIT {
         settings.put("topics.create", "false");
         create("missing.prompts", 1, Map.of());
         assertThatThrownBy(() -> topics(settings).ensure(admin)).isInstanceOf(Topics.UnsafeTopicException.class)
-                .hasMessage("TOPIC_MISSING: topics [missing.completions, missing.audit, missing.checkpoints, missing.faults, missing.dlq] do not exist;"
+                .hasMessage("TOPIC_MISSING: topics [missing.completions, missing.audit, missing.checkpoints, missing.faults, missing.dlq,"
+                        + " missing.control, missing.salts] do not exist;"
                         + " create them, or set topics.create=true");
     }
 
@@ -90,7 +91,7 @@ class TopicsIT {
         settings.put("topics.dlq", "same.audit");
         assertThatThrownBy(() -> topics(settings).ensure(admin))
                 .hasMessage("CONFIG_TOPICS: topics.*: expected different topics, got [same.prompts, same.completions, same.audit,"
-                        + " same.checkpoints, same.faults, same.audit]");
+                        + " same.checkpoints, same.faults, same.audit, same.control, same.salts]");
     }
 
     @Test
@@ -100,6 +101,22 @@ class TopicsIT {
         assertThatThrownBy(() -> topics(settings("few")).ensure(admin))
                 .hasMessage("TOPIC_PARTITIONS: topic few.completions: expected at least as many partitions as few.prompts (3), got 2; add"
                         + " partitions");
+    }
+
+    @Test
+    void refusesAnotherNumberOfPartitionsForOrders() throws Exception {
+        create("orders.control", 3, Map.of());
+        assertThatThrownBy(() -> topics(settings("orders")).ensure(admin))
+                .hasMessage("TOPIC_PARTITIONS: topic orders.control: expected as many partitions as orders.prompts (2), got 3; an order goes"
+                        + " to the partition of its log");
+    }
+
+    @Test
+    void refusesSaltsThatWouldStayWhenErased() throws Exception {
+        create("kept.salts", 2, Map.of("cleanup.policy", "delete"));
+        assertThatThrownBy(() -> topics(settings("kept")).ensure(admin))
+                .hasMessage("SALTS_TOPIC_UNSAFE: topic kept.salts: cleanup.policy: expected compact, or compact,delete, got delete;"
+                        + " otherwise erased salts stay readable");
     }
 
     @Test

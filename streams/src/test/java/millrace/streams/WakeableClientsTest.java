@@ -252,4 +252,20 @@ class WakeableClientsTest {
         consumer.poll(LONG);
         assertThat(real.paused()).containsExactlyInAnyOrder(P0, P1);
     }
+
+    @Test
+    void neverHoldsBackTheTopicsThatItWasToldOf() {
+        TopicPartition orders = new TopicPartition("llm.control", 0);
+        WakeableClients some = new WakeableClients(Set.of("llm.control"));
+        Consumer<byte[], byte[]> both = some.wrap(real, "thread-consumer");
+        real.assign(List.of(P0, orders));
+        real.updateBeginningOffsets(Map.of(orders, 0L));
+        some.holdAll();
+        both.poll(LONG);
+        both.poll(LONG);
+        assertThat(real.paused()).containsExactly(P0);
+        both.pause(Set.of(P0, orders));
+        both.resume(Set.of(P0, orders));
+        assertThat(real.paused()).as("Kafka Streams may resume those").containsExactly(P0);
+    }
 }
