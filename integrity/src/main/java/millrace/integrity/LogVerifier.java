@@ -2,10 +2,11 @@ package millrace.integrity;
 
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.IntFunction;
@@ -17,6 +18,7 @@ import millrace.schemas.AuditEvent;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Hash;
 import millrace.schemas.PreviousLog;
+import millrace.schemas.PruneMark;
 import millrace.schemas.Schemas;
 import org.apache.avro.Schema;
 import org.jspecify.annotations.Nullable;
@@ -29,14 +31,13 @@ import org.jspecify.annotations.Nullable;
 /// more is looked at.
 ///
 /// Codes of leaves: `LOG_UNDECODABLE`, `LOG_ORIGIN`, `LOG_TOPIC`, `LOG_PARTITION`, `LOG_EPOCH`, `LOG_EPOCH_DECREASED`,
-/// `LOG_EPOCH_START`, `LOG_SEQ_REPEATED`, `LOG_SEQ_SKIPPED`, `LOG_PREV_LEAF`, `LOG_DUPLICATE_CAUSE`. Of checkpoints:
-/// the codes of [SignedNote] and [Checkpoint], `NOTE_RECORD`, `LOG_ROOT`, `EQUIVOCATION`. Undecided: `LOG_EMPTY`,
+/// `LOG_EPOCH_START`, `LOG_SEQ_REPEATED`, `LOG_SEQ_SKIPPED`, `LOG_PREV_LEAF`, `LOG_DUPLICATE_CAUSE`, `LOG_PRUNE`,
+/// `LOG_RETRACT`, `LOG_KEY_ROTATION`. Of checkpoints: the codes of [SignedNote] and [Checkpoint], `NOTE_RECORD`, `LOG_ROOT`,
+/// `EQUIVOCATION`, `LOG_KEY_ROTATION`, `LOG_KEY_RETIRED`. Undecided: `LOG_EMPTY`,
 /// `LOG_PREFIX_MISSING`, `CHECKPOINT_AHEAD`, `CHECKPOINT_LATE`, `CHECKPOINT_MISSING`.
 public final class LogVerifier {
     /// How many leaves back a root can still be told.
     public static final int RECENT = 4096;
-
-    private static final int SIGNATURE_BATCH = 256;
 
     private final String topic;
     private final List<NoteVerifier> keys;
@@ -45,15 +46,13 @@ public final class LogVerifier {
     private final Map<Integer, Origin> newest = new TreeMap<>();
     private final Map<String, LogProgress> logs = new TreeMap<>();
     private final Set<Integer> truncated = new HashSet<>();
-    private final List<Unverified> unverified = new ArrayList<>();
+    private final Map<Integer, AttestationRecord> prunings = new HashMap<>();
+    private final Map<Integer, Origin> beginnings = new HashMap<>();
+    private final SignatureBatch signatures = new SignatureBatch();
     private @Nullable String prefix;
     private @Nullable Refuted violation;
     private long leaves;
     private long checkpoints;
-
-    /// A note whose signatures are yet to be verified. They cost a hundred times as much as the rest of a checkpoint,
-    /// so they are verified many at a time, on all processors.
-    private record Unverified(SignedNote note, Place place) {}
 
     /// A leaf that passed.
     public record Checked(AttestationRecord record, Digest hash, Place place) {}
@@ -86,6 +85,13 @@ public final class LogVerifier {
         truncated.add(partition);
     }
 
+    /// Hands over a PRUNE leaf of a truncated partition before the partition's first leaf: the newest of the topic, or any that
+    /// lets the log begin no earlier than the first leaf that is left. It need not have been verified: it comes again in its
+    /// place, and what it says of the tree is shown by the signed roots of later leaves.
+    public void pruned(int partition, AttestationRecord leaf) {
+        prunings.put(partition, leaf);
+    }
+
     /// Takes the next leaf of a partition.
     ///
     /// @return the leaf, or null if it or something before it violates the log: see [#violation()]
@@ -106,6 +112,7 @@ public final class LogVerifier {
             Digest hash = Leaf.hashOfWire(decoded.fingerprint(), value);
             log.append(record, hash);
             leaves++;
+            log.remark(record, place);
             log.settleCheckpoints();
             return new Checked(record, hash, place);
         } catch (Violation e) {
@@ -134,14 +141,32 @@ public final class LogVerifier {
             checkEpochStart(record, origin, logs.get(current.text()));
         }
         newest.put(partition, origin);
-        LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys.isEmpty()));
+        LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys, signatures));
         if (current == null && record.getSeq() > 0 && truncated.contains(partition)) {
-            log.startInside(record.getSeq(), Digest.of(record.getPrevLeaf()));
+            PruneMark mark = prunedAt(partition, record);
+            log.startInside(record.getSeq(), Digest.of(record.getPrevLeaf()), mark);
+            if (mark != null) {
+                logs.values().removeIf(older -> isOver(older.origin, origin)); // whose leaves are gone
+                beginnings.put(partition, origin);
+            }
         }
         if (current == null && origin.epoch() > 0) {
             log.startAfterMissing();
         }
         return log;
+    }
+
+    /// Whether the log is of an earlier epoch than the one that a partition was allowed to begin with.
+    private static boolean isOver(Origin log, @Nullable Origin beginning) {
+        return beginning != null && log.partition() == beginning.partition() && log.epoch() < beginning.epoch();
+    }
+
+    private @Nullable PruneMark prunedAt(int partition, AttestationRecord first) {
+        AttestationRecord pruning = prunings.get(partition);
+        PruneMark mark = pruning == null || pruning.getEvent() != AuditEvent.PRUNE ? null : pruning.getPrune();
+        boolean fits = mark != null && pruning.getLogOrigin().equals(first.getLogOrigin()) && mark.getMinIndex() >= first.getSeq()
+                && mark.getRoots().size() == Long.bitCount(mark.getMinIndex());
+        return fits ? mark : null;
     }
 
     private static void checkEpochStart(AttestationRecord record, Origin origin, LogProgress before) {
@@ -185,7 +210,7 @@ public final class LogVerifier {
         } catch (Violation e) {
             afterSignatures(e.refuted.at() == null ? e.refuted.at(place) : e.refuted);
         } catch (IntegrityException e) {
-            afterSignatures(ofCheckpoint(e, place));
+            afterSignatures(SignatureBatch.refuted(e, place));
         }
         return violation == null;
     }
@@ -202,36 +227,31 @@ public final class LogVerifier {
         } catch (Violation e) {
             afterSignatures(e.refuted.at() == null ? e.refuted.at(place) : e.refuted);
         } catch (IntegrityException e) {
-            afterSignatures(ofCheckpoint(e, place));
+            afterSignatures(SignatureBatch.refuted(e, place));
         }
         return violation == null;
     }
 
     /// @return false if it is of a partition that is not looked at
     private boolean take(Place place, SignedNote note, @Nullable CheckpointRecord record, @Nullable Integer only) {
-        if (!keys.isEmpty()) {
-            unverified.add(new Unverified(note, place));
+        if (keys.stream().anyMatch(key -> !note.of(key).isEmpty())) {
+            signatures.add(note, place, keys);
         }
         Checkpoint checkpoint = Checkpoint.parse(note.text());
         Origin origin = originOf(checkpoint);
         if (record != null) {
             checkRecord(record, checkpoint, origin);
         }
-        if (only != null && origin.partition() != only) {
+        if (only != null && origin.partition() != only || isOver(origin, beginnings.get(origin.partition()))) {
             return false;
         }
-        LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys.isEmpty()));
-        log.add(checkpoint.size(), checkpoint.root(), place);
+        LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys, signatures));
+        log.add(checkpoint, note, place);
         log.settleCheckpoints();
-        if (unverified.size() >= SIGNATURE_BATCH) {
+        if (signatures.isFull()) {
             verifySignatures();
         }
         return true;
-    }
-
-    private static Refuted ofCheckpoint(IntegrityException e, Place place) {
-        String code = e.code().equals("AVRO_DECODE") ? "NOTE_RECORD" : e.code();
-        return new Refuted(code, "checkpoint", "a signed checkpoint of a log", e.getMessage(), place);
     }
 
     /// Takes a violation that was found without the signatures: a wrong one before it, or on it, counts first.
@@ -241,22 +261,8 @@ public final class LogVerifier {
     }
 
     private void verifySignatures() {
-        if (unverified.isEmpty()) {
-            return;
-        }
-        Refuted first = unverified.parallelStream().map(this::verifySignature).flatMap(Optional::stream).findFirst()
-                .orElse(null);
-        unverified.clear();
+        Refuted first = signatures.verify();
         violation = violation == null ? first : violation;
-    }
-
-    private Optional<Refuted> verifySignature(Unverified checkpoint) {
-        try {
-            checkpoint.note.verify(keys);
-            return Optional.empty();
-        } catch (IntegrityException e) {
-            return Optional.of(ofCheckpoint(e, checkpoint.place));
-        }
     }
 
     private Origin originOf(Checkpoint checkpoint) {
@@ -297,6 +303,10 @@ public final class LogVerifier {
         if (violation != null) {
             return violation;
         }
+        Refuted unknown = logs.values().stream().map(LogProgress::unknownSigner).filter(Objects::nonNull).findFirst().orElse(null);
+        if (unknown != null) {
+            return unknown;
+        }
         List<Undecided> open = new ArrayList<>();
         logs.values().forEach(log -> log.addOpenPoints(open));
         if (!open.isEmpty()) {
@@ -304,6 +314,11 @@ public final class LogVerifier {
         }
         return leaves > 0 ? Verdict.VERIFIED
                 : new Undecided("LOG_EMPTY", "topic %s holds no leaves; is it the audit topic?".formatted(topic));
+    }
+
+    /// The leaves that later leaves withdraw or put in doubt, log by log.
+    public List<Withdrawal> withdrawals() {
+        return logs.values().stream().flatMap(log -> log.withdrawals().stream()).toList();
     }
 
     public long leaves() {

@@ -362,13 +362,28 @@ class LogVerifierTest {
     void namesTheFirstWrongSignatureOfMany() {
         log.add(1);
         for (int i = 0; i < 600; i++) {
-            log.checkpoint(i == 300 || i == 301 || i == 550
-                    ? log.state.checkpoint().sign(TestLog.key("other", 4)) : log.state.checkpoint().sign(TestLog.KEY));
+            SignedNote good = log.state.checkpoint().sign(TestLog.KEY);
+            log.checkpoint(i == 300 || i == 301 || i == 550 ? new SignedNote(good.text(), List.of(new SignedNote.Signature(
+                    TestLog.KEY.name(), TestLog.KEY.keyId(), new byte[64]))) : good);
         }
         log.checkpoint("nothing");
         Refuted refuted = (Refuted) log.verdict();
-        assertThat(refuted.code()).isEqualTo("NOTE_UNKNOWN_KEY");
+        assertThat(refuted.code()).isEqualTo("NOTE_SIGNATURE");
         assertThat(refuted.at()).isEqualTo(new Place("millrace.checkpoints", 0, 300));
+    }
+
+    /// Who else signs what is right is found among those who may, and so is who signs what is not there yet.
+    @Test
+    void findsAForeignSignerAmongMany() {
+        log.add(1);
+        for (int i = 0; i < 20; i++) {
+            log.checkpoint(log.state.checkpoint().sign(i == 7 || i == 9 ? TestLog.key("other", 4) : TestLog.KEY));
+        }
+        Refuted refuted = (Refuted) log.verdict();
+        assertThat(refuted.code()).isEqualTo("NOTE_UNKNOWN_KEY");
+        assertThat(refuted.at()).isEqualTo(new Place("millrace.checkpoints", 0, 7));
+        log.leaves.clear();
+        assertThat(log.verdict()).as("before the leaves come").isEqualTo(refuted);
     }
 
     @Test

@@ -194,6 +194,15 @@ public final class TestLog {
         return this;
     }
 
+    /// Adds a leaf that is no answer.
+    public TestLog event(AuditEvent event, Consumer<AttestationRecord> change) {
+        AttestationRecord record = next();
+        record.setEvent(event);
+        record.setInOffset(-1);
+        change.accept(record);
+        return add(Leaf.of(record));
+    }
+
     /// Begins the next epoch with its EPOCH_START leaf.
     public TestLog nextEpoch(Consumer<AttestationRecord> change) {
         Checkpoint before = state.checkpoint();

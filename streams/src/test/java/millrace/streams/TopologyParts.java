@@ -21,7 +21,9 @@ import millrace.schemas.AlarmRecord;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
+import millrace.schemas.Control;
 import millrace.schemas.Prompt;
+import millrace.schemas.SaltRecord;
 import millrace.streams.registry.AvroDecoder;
 import millrace.streams.registry.AvroEncoder;
 import millrace.streams.registry.AvroSerdeConfig;
@@ -88,6 +90,8 @@ public final class TopologyParts extends Topology {
             AvroEncoder.open(REGISTRY, Completion.class, COMPLETIONS + "-value", SERDE),
             AvroEncoder.open(REGISTRY, AttestationRecord.class, AUDIT + "-value", SERDE).schemaId(),
             AvroEncoder.open(REGISTRY, CheckpointRecord.class, CHECKPOINTS + "-value", SERDE));
+    private static final AvroDecoder<Control> ORDERS = new AvroDecoder<>(REGISTRY, Control.class);
+    private static final AvroEncoder<SaltRecord> SALTS = AvroEncoder.open(REGISTRY, SaltRecord.class, "llm.audit.salts-value", SERDE);
     private static final AvroDecoder<Prompt> PROMPT_READER = new AvroDecoder<>(REGISTRY, Prompt.class);
     private static final AvroDecoder<Completion> COMPLETION_READER = new AvroDecoder<>(REGISTRY, Completion.class);
     private static final AvroDecoder<AttestationRecord> LEAF_READER = new AvroDecoder<>(REGISTRY, AttestationRecord.class);
@@ -122,7 +126,7 @@ public final class TopologyParts extends Topology {
                 config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine().card()), ENCODERS,
-                head -> head.sign(around.signer()), logs, alarms,
+                head -> head.sign(around.signer()), logs, alarms, new LogKeeper.Shared(around.signer(), ORDERS, SALTS),
                 partition -> Optional.ofNullable(around.lastLeaf().apply(partition)).map(TopologyParts::last),
                 Duration.ofSeconds(20), DOMAIN, CLUSTER, metrics, around.clock(), ticker, around.random(), config);
         TopologyParts parts = new TopologyParts(alarms);
@@ -211,7 +215,9 @@ public final class TopologyParts extends Topology {
 
     @Override
     public synchronized <K, V> Topology addSource(String name, Deserializer<K> key, Deserializer<V> value, String... topics) {
-        source = name;
+        if (List.of(topics).contains(PROMPTS)) {
+            source = name;
+        }
         return super.addSource(name, key, value, topics);
     }
 
