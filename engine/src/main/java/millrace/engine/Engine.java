@@ -19,6 +19,7 @@ import millrace.engine.model.TensorExpectation;
 import millrace.engine.model.Transformer;
 import millrace.engine.model.WeightTargets;
 import millrace.engine.weights.ModelFiles;
+import millrace.engine.weights.TensorManifest;
 import org.jspecify.annotations.Nullable;
 
 /// One model, loaded and checked, with the thread that computes.
@@ -38,7 +39,7 @@ public final class Engine implements TextEngine {
     private final ModelCard card;
     private final TextCodec codec;
     private final RequestCheck check;
-    private final long kvTokens;
+    private final PagePool pool;
     private final BatchLoop loop;
     private final IntegrityLedger ledger;
     private final @Nullable WeightGuard guard;
@@ -48,7 +49,7 @@ public final class Engine implements TextEngine {
             ModelCard card,
             TextCodec codec,
             RequestCheck check,
-            long kvTokens,
+            PagePool pool,
             BatchLoop loop,
             IntegrityLedger ledger,
             @Nullable WeightGuard guard,
@@ -56,7 +57,7 @@ public final class Engine implements TextEngine {
         this.card = card;
         this.codec = codec;
         this.check = check;
-        this.kvTokens = kvTokens;
+        this.pool = pool;
         this.loop = loop;
         this.ledger = ledger;
         this.guard = guard;
@@ -144,13 +145,15 @@ public final class Engine implements TextEngine {
             ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust,
                     guard == null ? "" : guard.table().sha256());
             openChecks(config, pool, String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
-            BatchLoop loop = loop(config, model, weights, pool, backend, codec, ledger, guard);
+            var checks = new Checks(
+                    config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card));
+            BatchLoop loop = loop(config, model, weights, pool, backend, codec, checks);
             resources.push(loop);
             if (guard != null) {
                 guard.start(config.integrity(), loop, resources);
             }
             RequestCheck requests = new RequestCheck(model.vocabSize(), maxContext);
-            return new Engine(card, codec, requests, pool.capacityTokens(), loop, ledger, guard, resources);
+            return new Engine(card, codec, requests, pool, loop, ledger, guard, resources);
         }
     }
 
@@ -204,6 +207,14 @@ public final class Engine implements TextEngine {
         }
     }
 
+    /// What the model's own list says that this engine must answer.
+    private static List<Golden> goldens(ModelFiles files, ModelCard card) {
+        TensorManifest manifest = files.manifest();
+        return manifest == null
+                ? List.of()
+                : manifest.golden().stream().filter(golden -> golden.appliesTo(card)).toList();
+    }
+
     private static BatchLoop loop(
             EngineConfig config,
             ModelConfig model,
@@ -211,8 +222,7 @@ public final class Engine implements TextEngine {
             PagePool pool,
             Backend backend,
             TextCodec codec,
-            IntegrityLedger ledger,
-            @Nullable WeightGuard guard) {
+            Checks checks) {
         Transformer transformer =
                 new Transformer(model, weights, pool, backend.kernels(), rows(config), logitRows(config));
         List<Integer> stopTokens = ModelInspection.stopTokenIds(model, codec.tokenizer());
@@ -222,7 +232,7 @@ public final class Engine implements TextEngine {
                 new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
                 new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs()),
-                new Checks(config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, List.of()));
+                checks);
     }
 
     private static int rows(EngineConfig config) {
@@ -268,7 +278,7 @@ public final class Engine implements TextEngine {
                 yield new PreparedPrompt(request, codec.tokenizer().decode(array), array);
             }
         };
-        check.fits(prompt.ids().length, request.maxNewTokens(), kvTokens);
+        check.fits(prompt.ids().length, request.maxNewTokens(), pool.capacityTokens());
         return prompt;
     }
 
@@ -284,7 +294,7 @@ public final class Engine implements TextEngine {
     /// @throws InvalidRequestException with a stable code, when the ids can never be served
     public Generation score(String id, List<Integer> ids, boolean all, ScoreListener listener) {
         check.ids(ids);
-        check.fits(ids.size(), 0, kvTokens);
+        check.fits(ids.size(), 0, pool.capacityTokens());
         return loop.score(id, array(ids), all, listener);
     }
 
@@ -305,6 +315,11 @@ public final class Engine implements TextEngine {
     @Override
     public @Nullable String failure() {
         return loop.failure();
+    }
+
+    /// The KV cache; tests damage what it holds.
+    PagePool pool() {
+        return pool;
     }
 
     /// Who watches the weights; tests damage what it watches.

@@ -19,14 +19,14 @@ import org.jspecify.annotations.Nullable;
 ///
 /// ```
 ///  after the load, after a repair of weights     all goldens, before anything else is admitted
-///  every interval, after a repair of KV pages    one of them, in turn, at the lowest rank
+///  every interval, after a repair of KV pages    the shortest, at the lowest rank
 ///  mismatch    admission stops, steps since the last good run are in doubt, weights and pages are looked at, all run again
 ///  mismatch again                                the engine refuses
 /// ```
 ///
-/// Without a golden of the engine's setting it has a short one of its own, whose first answer is what later ones must be: it
-/// finds what changes after the load, not what was wrong at the load. Of every golden the digests of the logits are
-/// compared too, as soon as one run has passed.
+/// A short golden is its own: its first answer is what later ones must be. Those that came with the model say at the load
+/// that what is computed is right; where there are none, only what changes after the load is found. Of every golden the digests
+/// of the logits are compared too, as soon as one run has passed, so one wrong bit is enough.
 ///
 /// Used by the loop's thread alone.
 final class Canary {
@@ -45,13 +45,14 @@ final class Canary {
     private final Probes probes;
     private final Runnable inspect;
     private final List<Trial> trials = new ArrayList<>();
+    private final Trial own;
     private final List<Trial> pending = new ArrayList<>();
     private String occasion = "load";
-    private int next;
     private long dueNanos;
     private long startedAtStep = -1;
     private long goodStep;
     private int runs;
+    private int tried;
     private boolean mismatch;
     private boolean retrying;
     private @Nullable String difference;
@@ -60,13 +61,11 @@ final class Canary {
     /// One golden and what is known of its answer.
     private static final class Trial {
         final Golden golden;
-        final boolean own;
         @Nullable String tokensSha256;
         @Nullable List<Integer> logits;
 
         Trial(Golden golden, boolean own) {
             this.golden = golden;
-            this.own = own;
             tokensSha256 = own ? null : golden.tokensSha256();
         }
     }
@@ -90,9 +89,8 @@ final class Canary {
         for (Golden golden : checks.goldens()) {
             trials.add(new Trial(golden, false));
         }
-        if (trials.isEmpty()) {
-            trials.add(new Trial(own(vocabSize), true));
-        }
+        own = new Trial(own(vocabSize), true);
+        trials.add(own);
         if (isOn()) {
             runAll("load");
         }
@@ -128,6 +126,7 @@ final class Canary {
         difference = null;
         pending.clear();
         pending.addAll(which);
+        tried = which.size();
         startedAtStep = ledger.step();
         runs++;
         int run = runs;
@@ -181,7 +180,7 @@ final class Canary {
             return judge();
         }
         if (pending.isEmpty() && clock.nanos() - dueNanos >= 0) {
-            run(List.of(trials.get(next++ % trials.size())), "timer");
+            run(List.of(own), "timer");
         }
         return IntegrityEvent.NO_STEP;
     }
@@ -227,8 +226,7 @@ final class Canary {
     }
 
     private String detail() {
-        boolean own = trials.getFirst().own;
-        return "at=" + occasion + " golden=" + (own ? "self" : "signed") + " prompts=" + trials.size()
+        return "at=" + occasion + " golden=" + (trials.size() == 1 ? "self" : "model") + " prompts=" + tried
                 + (difference == null ? "" : " " + difference) + " step=" + ledger.step();
     }
 

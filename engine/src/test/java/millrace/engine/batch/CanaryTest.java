@@ -80,7 +80,7 @@ class CanaryTest {
         open(Duration.ofMinutes(1), golden(Golden.digest(expected(PROMPT, 12))), golden(Golden.digest(expected(PROMPT, 12))));
         assertThat(generate(1, 10).get(20, TimeUnit.SECONDS).reason()).isEqualTo(FinishReason.LENGTH);
         assertThat(ledger.events(0)).extracting(IntegrityEvent::detail).singleElement().asString()
-                .startsWith("at=load golden=signed prompts=2 ");
+                .startsWith("at=load golden=model prompts=3 ");
     }
 
     @Test
