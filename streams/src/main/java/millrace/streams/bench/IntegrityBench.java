@@ -1,5 +1,7 @@
 package millrace.streams.bench;
 
+import com.sun.management.OperatingSystemMXBean;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -21,6 +23,8 @@ import millrace.engine.PromptInput;
 ///
 /// The golden prompt runs once a minute, which a round of a second or two may miss or meet. So it is measured apart,
 /// running once a second, and its cost is added as often as it really runs.
+///
+/// Where something else runs on the machine, time says little; processor time, which is reported beside it, says more.
 public final class IntegrityBench {
     /// The golden prompt's pace while its cost is measured.
     private static final Duration CANARY = Duration.ofSeconds(1);
@@ -89,9 +93,12 @@ public final class IntegrityBench {
         List<String> order = new ArrayList<>(engines.keySet());
         Collections.rotate(order, round);
         Map<String, Double> seconds = new LinkedHashMap<>();
+        Map<String, Double> cpu = new LinkedHashMap<>();
         for (List<String> turn : List.of(order, order.reversed())) {
             for (String profile : turn) {
+                double before = cpuSeconds();
                 seconds.merge(profile, work(engines.get(profile), 2 + round), Double::sum);
+                cpu.merge(profile, cpuSeconds() - before, Double::sum);
             }
         }
         double off = seconds.get("off");
@@ -99,6 +106,7 @@ public final class IntegrityBench {
             result.sample("tokens_per_second", 2 * settings.batch() * settings.tokens() / seconds.get(profile));
             if (!profile.equals("off")) {
                 result.sample("checks_percent", 100 * (seconds.get(profile) / off - 1));
+                result.sample("cpu_percent", 100 * (cpu.get(profile) / cpu.get("off") - 1));
             }
         });
         progress.accept("round %d: %.0f tokens/s without checks, default %.2f %%, strict %.2f %%".formatted(
@@ -159,6 +167,12 @@ public final class IntegrityBench {
             }
         }
         return seconds;
+    }
+
+    /// Processor time of this process.
+    private static double cpuSeconds() {
+        var system = ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class);
+        return system.getProcessCpuTime() / 1e9;
     }
 
     private static List<Integer> ids(int count, long seed) {
