@@ -28,6 +28,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /// A weight is damaged while an engine serves: the answers are those of a run without the fault, or nobody trusts them.
 @Timeout(120)
@@ -229,10 +230,12 @@ class WeightFaultTest {
     }
 
     /// The scrubber on its own thread, faults at any time: whoever asks before handing on hands on nothing wrong, but for
-    /// what an event names as suspect.
-    @Test
-    void aStreamOfRequestsSurvivesFaultsAtAnyTime() throws InterruptedException {
-        var integrity = new IntegrityConfig("default", Duration.ofMillis(150), 1, Duration.ofMinutes(1), Duration.ZERO, 0);
+    /// what an event names as suspect. With a golden prompt beside it, which may meet the damage first.
+    @ParameterizedTest
+    @ValueSource(ints = {0, 100})
+    void aStreamOfRequestsSurvivesFaultsAtAnyTime(int canaryMillis) throws InterruptedException {
+        var integrity = new IntegrityConfig(
+                "default", Duration.ofMillis(150), 1, Duration.ofMinutes(1), Duration.ofMillis(canaryMillis), 16);
         int requests = 400;
         int faults = 12;
         Map<Integer, List<Integer>> expected = new HashMap<>();
