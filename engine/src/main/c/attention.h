@@ -59,12 +59,16 @@ INLINE w16 w_from_u16(const void *p) {
 #endif
 }
 INLINE f16 f_halves(const void *p) {
+#if defined(__AVX512F__)
+    return _mm512_cvtph_ps(_mm256_loadu_si256(p));
+#else
     w16 h = w_from_u16(p);
     f16 magnitude = f_mul(f_bits(w_shl(w_and(h, w_all(0x7FFF)), 13)), f_all(0x1p112f));
     /* What has the largest exponent became 2^16 and more: it gets the largest of float instead. */
     w16 special = w_sar(w_sub(w_all(0x7BFF), w_and(h, w_all(0x7FFF))), 31);
     w16 bits = w_and_or(special, w_all(0x7F800000u), w_bits(magnitude));
     return f_bits(w_and_or(w_shl(h, 16), w_all(0x80000000u), bits));
+#endif
 }
 
 /* Query and value tiles: rows of queries by strips of 16 dimensions that registers hold. */
@@ -73,6 +77,11 @@ enum { MANY_QUERIES = 8, STRIPS = 4 };
 #else
 enum { MANY_QUERIES = 4, STRIPS = 2 };
 #endif
+
+/* Queries of the next tile: as many as registers hold, then powers of two. */
+INLINE int64_t tile_queries(int64_t left) {
+    return left >= MANY_QUERIES ? MANY_QUERIES : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
 
 /* Adds the weighted values of some tokens to the sums of some queries, `strips` times 16 dimensions.
  *

@@ -1,4 +1,5 @@
-/* Attention over keys and values of one KV head: scores of pages, and weighted sums of them. */
+/* Attention over keys and values of one KV head: scores of pages, and weighted sums of them; attention_int8.c has those
+ * in INT8. */
 #include "attention.h"
 
 /* Pages at a time: with few queries each page is one chain of additions for each, and several are needed to keep the
@@ -69,7 +70,7 @@ INLINE void score_tile(int format, int queries, int pages, const int64_t *page, 
         }
         chains(format, queries, pages, rows, next, group, q + d, depth, part);
         UNROLL for (int p = 0; p < pages; p++) {
-            if (format == TILE_INT8 || format == TILE_INT4) {
+            if (format == TILE_INT4) {
                 f16 scale = f_halves(keys[p] + scale_offset + d / group * 2 * TOKENS);
                 UNROLL for (int i = 0; i < queries; i++) {
                     float *to = scores + i * stride + TOKENS * p;
@@ -108,15 +109,9 @@ INLINE void score_tile(int format, int queries, int pages, const int64_t *page, 
     }
 SCORE_FORMS(TILE_F32)
 SCORE_FORMS(TILE_BF16)
-SCORE_FORMS(TILE_INT8)
 SCORE_FORMS(TILE_INT4)
 
-/* Queries of the next tile: as many as registers hold, then powers of two. */
-INLINE int64_t tile_queries(int64_t left) {
-    return left >= MANY_QUERIES ? MANY_QUERIES : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-}
-
-/* Loops.scores for CacheShape.Grouped. */
+/* Loops.scores for CacheShape.Grouped, except in INT8. */
 MILLRACE_EXPORT void ISA(scores_grouped)(int64_t format, const int64_t *pages, int64_t first, int64_t count,
         int64_t block, int64_t depth, int64_t group, int64_t scale_offset, const float *q, int64_t q_offset,
         int64_t queries, float *scores, int64_t s_offset, int64_t s_stride) {
@@ -136,7 +131,6 @@ MILLRACE_EXPORT void ISA(scores_grouped)(int64_t format, const int64_t *pages, i
             switch (format) {
                 case TILE_F32: SCORE(TILE_F32); break;
                 case TILE_BF16: SCORE(TILE_BF16); break;
-                case TILE_INT8: SCORE(TILE_INT8); break;
                 default: SCORE(TILE_INT4);
             }
         }
@@ -193,10 +187,9 @@ INLINE void sum_strips(int format, int queries, const char *values, const char *
     }
 SUM_FORMS(TILE_F32)
 SUM_FORMS(TILE_BF16)
-SUM_FORMS(TILE_INT8)
 SUM_FORMS(TILE_INT4_PAIRS)
 
-/* Loops.sums for CacheShape.Grouped; groups: scales of a token's value. */
+/* Loops.sums for CacheShape.Grouped, except in INT8; groups: scales of a token's value. */
 MILLRACE_EXPORT void ISA(sums_grouped)(int64_t format, const int64_t *pages, int64_t first, int64_t count,
         int64_t tokens, int64_t block, int64_t lanes, int64_t groups, int64_t value_offset, int64_t scale_offset,
         const float *p, int64_t p_offset, int64_t p_stride, int64_t queries, float *acc, int64_t a_offset) {
@@ -218,9 +211,6 @@ MILLRACE_EXPORT void ISA(sums_grouped)(int64_t format, const int64_t *pages, int
                 sum_TILE_F32(n, values, ahead, lanes, visible, weights, p_stride, sums, lanes, lanes / LANES);
             } else if (format == TILE_BF16) {
                 sum_TILE_BF16(n, values, ahead, lanes, visible, weights, p_stride, sums, lanes, lanes / LANES);
-            } else if (format == TILE_INT8) {
-                scaled(n, 1, weights, p_stride, scales, w);
-                sum_TILE_INT8(n, values, ahead, lanes, visible, w, TOKENS, sums, lanes, lanes / LANES);
             } else {
                 for (int64_t g = 0; g < groups; g += MOST_GROUPS) {
                     int64_t some = groups - g < MOST_GROUPS ? groups - g : MOST_GROUPS;

@@ -66,6 +66,13 @@ for source in "$sources"/*.c; do
             compile "$source" _avx2 $avx2
             # shellcheck disable=SC2086
             compile "$source" _avx512 $avx512
+            # Only these have use for more.
+            case $source in
+                *_int8.c)
+                    # shellcheck disable=SC2086
+                    compile "$source" _avx512vnni $avx512 -mavx512vnni -UMILLRACE_ISA -DMILLRACE_ISA=avx512vnni
+                    ;;
+            esac
             ;;
     esac
 done

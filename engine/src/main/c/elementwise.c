@@ -20,7 +20,6 @@
 INLINE f16 f_exp(f16 value) {
     f16 x = f_max(f_all(EXP_MIN), f_min(f_all(EXP_MAX), value));
     f16 rounded = f_fma(x, f_all(EXP_INV_LN2), f_all(EXP_ROUND));
-    w16 n = w_sub(w_bits(rounded), w_all(EXP_ROUND_BITS));
     f16 less = f_sub(f_all(EXP_ROUND), rounded);
     f16 r = f_fma(less, f_all(EXP_LN2_HIGH), x);
     r = f_fma(less, f_all(EXP_LN2_LOW), r);
@@ -30,10 +29,16 @@ INLINE f16 f_exp(f16 value) {
     p = f_fma(p, r, f_all(EXP_C4));
     p = f_fma(p, r, f_all(EXP_C5));
     p = f_add(f_fma(p, f_mul(r, r), r), f_all(1.0f));
+#if defined(__AVX512F__)
+    /* p times a power of two, rounded once where the result is subnormal, as below. */
+    return _mm512_scalef_ps(p, f_sub(rounded, f_all(EXP_ROUND)));
+#else
+    w16 n = w_sub(w_bits(rounded), w_all(EXP_ROUND_BITS));
     w16 half = w_sar(n, 1);
     f16 low = f_bits(w_shl(w_add(half, w_all(127)), 23));
     f16 high = f_bits(w_shl(w_add(w_sub(n, half), w_all(127)), 23));
     return f_mul(f_mul(p, low), high);
+#endif
 }
 
 MILLRACE_EXPORT float ISA(sum_of_squares)(const float *x, int64_t offset, int64_t n) {
@@ -71,19 +76,36 @@ MILLRACE_EXPORT void ISA(swiglu)(float *gate, int64_t gate_offset, const float *
 
 /* Multiplies by scale in place; returns the maximum, NaN if there is one. */
 INLINE float scale_all(float *x, int64_t n, float scale) {
+    enum { CHAINS = 4 };
     const float infinity = __builtin_inff();
     f16 factor = f_all(scale);
-    f16 max = f_all(-infinity);
-    int nan = 0;
+    f16 max[CHAINS], odd[CHAINS];
+    UNROLL for (int c = 0; c < CHAINS; c++) {
+        max[c] = f_all(-infinity);
+        odd[c] = f_zero();
+    }
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        f16 v = f_mul(f_load(x + i), factor);
-        f_store(x + i, v);
-        nan |= f_any_nan(v);
-        max = f_max(v, max);
+    for (; i + CHAINS * LANES <= n; i += CHAINS * LANES) {
+        UNROLL for (int c = 0; c < CHAINS; c++) {
+            f16 v = f_mul(f_load(x + i + LANES * c), factor);
+            f_store(x + i + LANES * c, v);
+            /* From an infinity on, or a NaN, this is NaN. */
+            odd[c] = f_fma(v, f_zero(), odd[c]);
+            max[c] = f_max(v, max[c]);
+        }
+    }
+    int nan = 0;
+    UNROLL for (int c = 1; c < CHAINS; c++) {
+        odd[0] = f_add(odd[0], odd[c]);
+        max[0] = f_max(max[c], max[0]);
+    }
+    if (f_any_nan(odd[0])) {
+        for (int64_t j = 0; j < i; j += LANES) {
+            nan |= f_any_nan(f_load(x + j));
+        }
     }
     float m[LANES];
-    f_store(m, max);
+    f_store(m, max[0]);
     float result = m[0];
     for (int l = 1; l < LANES; l++) {
         result = m[l] > result ? m[l] : result;

@@ -58,6 +58,40 @@ INLINE int w_any_octet_without(w16 v, w16 mask) { return _mm512_testn_epi8_mask(
 INLINE f16 f_bits(w16 v) { return _mm512_castsi512_ps(v); }
 INLINE w16 w_bits(f16 v) { return _mm512_castps_si512(v); }
 INLINE f16 f_from_int(w16 v) { return _mm512_cvtepi32_ps(v); }
+INLINE w16 w_zero(void) { return _mm512_setzero_si512(); }
+INLINE void w_store(void *p, w16 v) { _mm512_storeu_si512(p, v); }
+INLINE w16 w_max(w16 a, w16 b) { return _mm512_max_epi32(a, b); }
+/* The largest lane, as a signed number. */
+INLINE int32_t w_largest(w16 v) { return _mm512_reduce_max_epi32(v); }
+/* Lane 4 j + i: the largest lane of the i-th of four. */
+INLINE w16 w_largest_of_four(w16 a, w16 b, w16 c, w16 d) {
+    a = w_max(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    c = w_max(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    a = w_max(_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c));
+    a = w_max(a, _mm512_shuffle_i32x4(a, a, _MM_PERM_BADC));
+    return w_max(a, _mm512_shuffle_i32x4(a, a, _MM_PERM_CDAB));
+}
+/* Lane i of each four in all four of them. */
+#define f_spread(v, i) _mm512_permute_ps(v, 0x55 * (i))
+/* To the nearest integer, ties to even; 0x80000000 for what is none. */
+INLINE w16 w_round(f16 v) { return _mm512_cvtps_epi32(v); }
+/* Bytes as signed words of 16 bits: 0 and 2 of each lane, 1 and 3. */
+INLINE w16 w_bytes_even(w16 v) { return _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8); }
+INLINE w16 w_bytes_odd(w16 v) { return _mm512_srai_epi16(v, 8); }
+/* Of each four lanes, 0 and 2 as the halves of lane 0, 1 and 3 as those of lane 1, within -32768 and 32767. Lanes 2 and
+ * 3 are undefined. */
+INLINE w16 w_pairs(w16 v) {
+    w16 ordered = _mm512_shuffle_epi32(v, _MM_PERM_DBCA);
+    return _mm512_packs_epi32(ordered, ordered);
+}
+/* acc + the products of both halves, signed and exact. */
+INLINE w16 w_dot(w16 acc, w16 a, w16 b) {
+#if defined(__AVX512VNNI__)
+    return _mm512_dpwssd_epi32(acc, a, b);
+#else
+    return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b));
+#endif
+}
 /* 16 numbers in BF16. */
 INLINE f16 f_load_bf16(const void *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
@@ -133,6 +167,37 @@ INLINE int w_any_octet_without(w16 v, w16 mask) {
 INLINE f16 f_bits(w16 v) { return (f16) {_mm256_castsi256_ps(v.a), _mm256_castsi256_ps(v.b)}; }
 INLINE w16 w_bits(f16 v) { return (w16) {_mm256_castps_si256(v.a), _mm256_castps_si256(v.b)}; }
 INLINE f16 f_from_int(w16 v) { return (f16) {_mm256_cvtepi32_ps(v.a), _mm256_cvtepi32_ps(v.b)}; }
+INLINE w16 w_zero(void) { return (w16) {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+INLINE void w_store(void *p, w16 v) {
+    _mm256_storeu_si256(p, v.a);
+    _mm256_storeu_si256((void *) ((char *) p + 32), v.b);
+}
+INLINE w16 w_max(w16 x, w16 y) { return (w16) {_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)}; }
+INLINE int32_t w_largest(w16 v) {
+    __m256i m = _mm256_max_epi32(v.a, v.b);
+    __m128i n = _mm_max_epi32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    n = _mm_max_epi32(n, _mm_shuffle_epi32(n, 0x4E));
+    return _mm_cvtsi128_si32(_mm_max_epi32(n, _mm_shuffle_epi32(n, 0xB1)));
+}
+INLINE w16 w_largest_of_four(w16 a, w16 b, w16 c, w16 d) {
+    __m256i m = _mm256_broadcastsi128_si256(_mm_setr_epi32(w_largest(a), w_largest(b), w_largest(c), w_largest(d)));
+    return (w16) {m, m};
+}
+#define f_spread(v, i) ((f16) {_mm256_permute_ps((v).a, 0x55 * (i)), _mm256_permute_ps((v).b, 0x55 * (i))})
+INLINE w16 w_round(f16 v) { return (w16) {_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b)}; }
+INLINE w16 w_bytes_even(w16 v) {
+    return (w16) {_mm256_srai_epi16(_mm256_slli_epi16(v.a, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(v.b, 8), 8)};
+}
+INLINE w16 w_bytes_odd(w16 v) { return (w16) {_mm256_srai_epi16(v.a, 8), _mm256_srai_epi16(v.b, 8)}; }
+INLINE __m256i pairs8(__m256i v) {
+    __m256i ordered = _mm256_shuffle_epi32(v, 0xD8);
+    return _mm256_packs_epi32(ordered, ordered);
+}
+INLINE w16 w_pairs(w16 v) { return (w16) {pairs8(v.a), pairs8(v.b)}; }
+INLINE w16 w_dot(w16 acc, w16 x, w16 y) {
+    return (w16) {_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, y.a)),
+                  _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, y.b))};
+}
 INLINE __m256 load_bf16(const void *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }

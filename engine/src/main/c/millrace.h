@@ -24,6 +24,7 @@
 #define ONCE static __attribute__((noinline))
 /* Register tiles are arrays that exist in registers only when every loop over them is unrolled. */
 #define UNROLL _Pragma("GCC unroll 32")
+#define ROLLED _Pragma("GCC unroll 1")
 #define MILLRACE_JOIN2(a, b) a##_##b
 #define MILLRACE_JOIN(a, b) MILLRACE_JOIN2(a, b)
 /* A function's name for the instruction set that is being compiled, given by build.sh: avx512, avx2. */

@@ -31,7 +31,7 @@ import org.jspecify.annotations.Nullable;
 /// [#prepare] may be called from any thread and shares nothing with the computation; [#submit] and [#score] only queue.
 public final class Engine implements TextEngine {
     /// Names the orders of summation of [millrace.engine.kernel.Kernels] and the sampler: equal profiles, equal bits.
-    public static final String PROFILE = "cpu-strict/v2";
+    public static final String PROFILE = "cpu-strict/v3";
 
     /// Rows of logits of one step, if not more sequences than this share it: enough for scoring to fill the kernels.
     private static final int LOGIT_ROWS = 32;

@@ -48,7 +48,7 @@ class EngineTest {
         assertThat(card.tokenizerDigest()).matches("[0-9a-f]{64}");
         assertThat(card.templateDigest()).matches("[0-9a-f]{64}");
         assertThat(card.build()).matches("\\S+ sha256:[0-9a-f]{64}");
-        assertThat(card.profile()).isEqualTo("cpu-strict/v2");
+        assertThat(card.profile()).isEqualTo("cpu-strict/v3");
         assertThat(card.kvFormat()).isEqualTo("bf16");
         assertThat(card.weightFormat()).isEqualTo("bf16");
         assertThat(card.kvBytes()).isPositive().isLessThanOrEqualTo(4 << 20);

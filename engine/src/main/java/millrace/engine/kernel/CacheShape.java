@@ -39,10 +39,14 @@ public sealed interface CacheShape {
         /// Dimensions that share a scale in INT4.
         public static final int INT4_GROUP = 32;
 
+        /// Dimensions of a head in INT8 at most: sums of products stay within 32 bits.
+        public static final int MOST_INT8_DIM = 512;
+
         public Grouped {
             boolean rotatable = Integer.bitCount(headDim) == 1 && headDim >= INT4_GROUP;
             if (headDim < 1 || format == TileFormat.FP8 || format == TileFormat.INT4_PAIRS
-                    || format == TileFormat.INT4 && !rotatable) {
+                    || format == TileFormat.INT4 && !rotatable
+                    || format == TileFormat.INT8 && headDim > MOST_INT8_DIM) {
                 throw new IllegalArgumentException("grouped cache: " + format + ", headDim " + headDim);
             }
         }
@@ -50,6 +54,11 @@ public sealed interface CacheShape {
         /// Whether what is stored is rotated.
         public boolean rotated() {
             return format == TileFormat.INT4;
+        }
+
+        /// Whether queries and weights meet codes as integers, see `Loops.scores`.
+        public boolean fixedPoint() {
+            return format == TileFormat.INT8;
         }
 
         public TileFormat valueFormat() {
@@ -97,7 +106,13 @@ public sealed interface CacheShape {
         @Override
         public int scratchFloats() {
             int depth = format.groups(headDim) * format.perWord();
-            return TOKENS * Math.max(depth, valueLanes()) + TOKENS * (scaleGroups() + MOST_QUERIES);
+            int decoded = TOKENS * Math.max(depth, valueLanes());
+            if (fixedPoint()) {
+                // Scale and unit; two parts of scores and of queries, or of sums and of weights.
+                return decoded + TOKENS + MOST_QUERIES + 2 * MOST_QUERIES * (TOKENS + headDim) + 2 * valueLanes()
+                        + 3 * TOKENS;
+            }
+            return decoded + TOKENS * (scaleGroups() + MOST_QUERIES);
         }
     }
 

@@ -8,7 +8,7 @@ import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;
 
 /// Scores and sums over one block of the cache, put together from the smaller loops: codes are decoded once for all
-/// queries, and their scales applied to what comes out.
+/// queries, and their scales applied to what comes out. [Int8Loops] has grouped INT8.
 ///
 /// In `scratch` stand the decoded codes, then the block's scales `[group][16]`, then `[query][16]` partial scores or
 /// scaled weights.
@@ -151,7 +151,7 @@ final class BlockLoops {
         return at + TOKENS * l.latentLanes();
     }
 
-    private static void halves(long address, int groups, float[] out, int at) {
+    static void halves(long address, int groups, float[] out, int at) {
         for (int i = 0; i < groups * TOKENS; i++) {
             out[at + i] = Float.float16ToFloat(Memory.ALL.get(JAVA_SHORT, address + 2L * i));
         }

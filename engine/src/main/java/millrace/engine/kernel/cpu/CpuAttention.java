@@ -20,8 +20,10 @@ final class CpuAttention implements ThreadTeam.Task {
     // Decoding a latent costs more, and many heads share it: large tiles, but enough of them for every thread.
     private static final int LATENT_TILE = CacheShape.MOST_QUERIES;
     private static final int SMALLEST_TILE = 8;
-    // Pages of one call of the loops: some ten microseconds, in which no thread can be stopped.
-    private static final int RUN = 32;
+    // Pages of one call of the loops: some ten microseconds, in which no thread can be stopped. They are a multiple of
+    // those that loops take together, so that what is asked for ahead of time is seldom cut short.
+    private static final int GROUPED_RUN = 128;
+    private static final int LATENT_RUN = 32;
 
     private final Loops loops;
     private final Work[] work;
@@ -35,6 +37,7 @@ final class CpuAttention implements ThreadTeam.Task {
     private int kvHeads;
     private int group;
     private int tile;
+    private int run;
     private int keyDim;
     private int valueDim;
     private int valueLanes;
@@ -74,6 +77,7 @@ final class CpuAttention implements ThreadTeam.Task {
         ropeQ = null;
         kvHeads = kv;
         tile = GROUPED_TILE;
+        run = GROUPED_RUN;
         return prepare(cacheBatch, offset, heads, factor, result);
     }
 
@@ -101,6 +105,7 @@ final class CpuAttention implements ThreadTeam.Task {
         ropeQ = queries;
         kvHeads = 1;
         tile = latentTile(cacheBatch, heads);
+        run = LATENT_RUN;
         return prepare(cacheBatch, offset, heads, factor, result);
     }
 
@@ -185,13 +190,13 @@ final class CpuAttention implements ThreadTeam.Task {
         public void run(Work w) {
             CacheShape block = Objects.requireNonNull(shape);
             long[] pages = w.batch().pages(w.segment);
-            for (int page = 0; page < w.pages; page += RUN) {
+            for (int page = 0; page < w.pages; page += run) {
                 int skip = skipped(PAGE * page, w.start, w.first);
                 loops.scores(
                         block,
                         pages,
                         page,
-                        Math.min(RUN, w.pages - page),
+                        Math.min(run, w.pages - page),
                         w.blockOffset,
                         w.queries,
                         skip * keyDim,
@@ -219,8 +224,8 @@ final class CpuAttention implements ThreadTeam.Task {
             Arrays.fill(w.accumulators, 0, w.count * valueLanes, 0);
             // Pages that every query of the tile sees to their end; then those that some see in part.
             int whole = visible(w, 0) / PAGE;
-            for (int page = 0; page < whole; page += RUN) {
-                sums(w, page, Math.min(RUN, whole - page), PAGE, 0, w.count);
+            for (int page = 0; page < whole; page += run) {
+                sums(w, page, Math.min(run, whole - page), PAGE, 0, w.count);
             }
             for (int page = whole; page < w.pages; page++) {
                 int i = skipped(PAGE * page, w.start, w.first);

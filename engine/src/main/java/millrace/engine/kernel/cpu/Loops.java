@@ -36,7 +36,8 @@ public interface Loops {
 
     /// Scores of queries and the tokens of whole pages, `scores[sOffset + i · sStride + 16 p + l]` for query i and token
     /// l of page p. From 0, by groups that share a scale: from 0, `part = fma(q[d], key[d], part)`, then
-    /// `acc = fma(scale, part, acc)`; where numbers have no scale, `acc = fma(q[d], key[d], acc)`; d ascending.
+    /// `acc = fma(scale, part, acc)`; where numbers have no scale, `acc = fma(q[d], key[d], acc)`; d ascending. In grouped
+    /// INT8, `float(Σ z[d] · key[d]) · unit · scale`, where `z` and `unit` are the query in [FixedPoint].
     ///
     /// @param pages absolute addresses of pages
     /// @param count pages from `first` on
@@ -59,7 +60,8 @@ public interface Loops {
             float[] scratch);
 
     /// Adds the weighted values of pages to sums: `acc = fma(w, value, acc)` for tokens ascending, where `w` is the
-    /// token's weight, times the value's scale if it has one.
+    /// token's weight, times the value's scale if it has one. In grouped INT8 page by page, `acc = fma(unit, float(Σ z · value),
+    /// acc)` over its tokens that count, where `z` and `unit` are their weights in [FixedPoint].
     ///
     /// @param tokens those of the last page that count, 1 to 16; all of the other pages count
     /// @param p weights, laid out like the scores

@@ -3,7 +3,7 @@ package millrace.engine.kernel.cpu;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.TileFormat;
 
-/// Loops whose attention is put together from smaller ones, by [BlockLoops]: what those in Java are.
+/// Loops whose attention is put together from smaller ones, by [BlockLoops] and [Int8Loops]: what those in Java are.
 public interface TileLoops extends Loops {
     @Override
     default void scores(
@@ -19,6 +19,11 @@ public interface TileLoops extends Loops {
             int sOffset,
             int sStride,
             float[] scratch) {
+        if (shape instanceof CacheShape.Grouped g && g.fixedPoint()) {
+            Int8Loops.scores(
+                    this, g, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride, scratch);
+            return;
+        }
         for (int p = 0; p < count; p++) {
             long block = pages[first + p] + blockOffset;
             BlockLoops.scores(this, shape, block, q, qOffset, queries, scores, sOffset + 16 * p, sStride, scratch);
@@ -43,7 +48,11 @@ public interface TileLoops extends Loops {
         for (int i = 0; i < count; i++) {
             long block = pages[first + i] + blockOffset;
             int n = i == count - 1 ? tokens : CacheShape.TOKENS;
-            BlockLoops.sums(this, shape, block, n, p, pOffset + 16 * i, pStride, queries, acc, aOffset, scratch);
+            if (shape instanceof CacheShape.Grouped g && g.fixedPoint()) {
+                Int8Loops.sums(this, g, block, n, p, pOffset + 16 * i, pStride, queries, acc, aOffset, scratch);
+            } else {
+                BlockLoops.sums(this, shape, block, n, p, pOffset + 16 * i, pStride, queries, acc, aOffset, scratch);
+            }
         }
     }
 

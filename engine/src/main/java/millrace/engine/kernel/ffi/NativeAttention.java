@@ -27,6 +27,20 @@ final class NativeAttention {
         Objects.checkFromIndexSize(sOffset, Math.multiplyExact(queries - 1, sStride) + 16 * count, scores.length);
         try {
             switch (shape) {
+                case CacheShape.Grouped g when g.fixedPoint() ->
+                    Symbols.SCORES_INT8.invokeExact(
+                            MemorySegment.ofArray(pages),
+                            (long) first,
+                            (long) count,
+                            blockOffset,
+                            (long) g.headDim(),
+                            g.keyScaleOffset(),
+                            MemorySegment.ofArray(q),
+                            (long) qOffset,
+                            (long) queries,
+                            MemorySegment.ofArray(scores),
+                            (long) sOffset,
+                            (long) sStride);
                 case CacheShape.Grouped g ->
                     Symbols.SCORES_GROUPED.invokeExact(
                             format(g.format()),
@@ -90,6 +104,22 @@ final class NativeAttention {
         Objects.checkFromIndexSize(aOffset, queries * shape.valueLanes(), acc.length);
         try {
             switch (shape) {
+                case CacheShape.Grouped g when g.fixedPoint() ->
+                    Symbols.SUMS_INT8.invokeExact(
+                            MemorySegment.ofArray(pages),
+                            (long) first,
+                            (long) count,
+                            (long) tokens,
+                            blockOffset,
+                            (long) g.valueLanes(),
+                            g.valueOffset(),
+                            g.valueScaleOffset(),
+                            MemorySegment.ofArray(p),
+                            (long) pOffset,
+                            (long) pStride,
+                            (long) queries,
+                            MemorySegment.ofArray(acc),
+                            (long) aOffset);
                 case CacheShape.Grouped g ->
                     Symbols.SUMS_GROUPED.invokeExact(
                             format(g.valueFormat()),

@@ -54,6 +54,16 @@ final class Symbols {
             FunctionDescriptor.ofVoid(
                     JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS,
                     JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG));
+    static final MethodHandle SCORES_INT8 = bind(
+            "scores_int8",
+            FunctionDescriptor.ofVoid(
+                    ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS,
+                    JAVA_LONG, JAVA_LONG));
+    static final MethodHandle SUMS_INT8 = bind(
+            "sums_int8",
+            FunctionDescriptor.ofVoid(
+                    ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS,
+                    JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG));
     static final MethodHandle SCORES_LATENT = bind(
             "scores_latent",
             FunctionDescriptor.ofVoid(

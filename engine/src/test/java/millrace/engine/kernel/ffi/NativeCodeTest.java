@@ -37,7 +37,7 @@ final class NativeCodeTest {
             }
             List<Instruction> body = code.subList(from, i);
             boolean innermost = body.stream().noneMatch(Instruction::jumps);
-            if (innermost && body.stream().filter(in -> in.wide() && in.name.startsWith("vfmadd")).count() >= LOOP_OF_A_TILE) {
+            if (innermost && body.stream().filter(in -> in.wide() && in.multiplies()).count() >= LOOP_OF_A_TILE) {
                 loops++;
                 body.stream().filter(Instruction::reloads).forEach(in -> found.add(in.toString()));
             }
@@ -82,6 +82,10 @@ final class NativeCodeTest {
 
         boolean wide() {
             return operands.contains("%zmm");
+        }
+
+        boolean multiplies() {
+            return name.startsWith("vfmadd") || name.equals("vpdpwssd") || name.equals("vpmaddwd");
         }
 
         boolean reloads() {

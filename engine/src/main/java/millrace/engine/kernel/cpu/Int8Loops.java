@@ -1,0 +1,99 @@
+package millrace.engine.kernel.cpu;
+
+import static millrace.engine.kernel.CacheShape.MOST_QUERIES;
+import static millrace.engine.kernel.CacheShape.TOKENS;
+
+import java.util.Arrays;
+import millrace.engine.kernel.CacheShape;
+
+/// Scores and sums over INT8 keys and values, put together from the loops over floats: see [FixedPoint] for why these give
+/// the integers that the contract asks for. A block is decoded once for all queries.
+final class Int8Loops {
+    private Int8Loops() {}
+
+    /// Floats of working memory.
+    private static int decoded(CacheShape.Grouped shape) {
+        int depth = shape.format().groups(shape.headDim()) * shape.format().perWord();
+        return TOKENS * Math.max(depth, shape.valueLanes());
+    }
+
+    static void scores(
+            TileLoops loops,
+            CacheShape.Grouped shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            float[] scratch) {
+        int dim = shape.headDim();
+        int scales = decoded(shape);
+        int units = scales + TOKENS;
+        int parts = units + MOST_QUERIES;
+        int lowParts = parts + TOKENS * queries;
+        int high = lowParts + TOKENS * queries;
+        int low = high + queries * dim;
+        for (int i = 0; i < queries; i++) {
+            scratch[units + i] =
+                    FixedPoint.split(q, qOffset + i * dim, dim, scratch, high + i * dim, low + i * dim);
+        }
+        for (int p = 0; p < count; p++) {
+            long block = pages[first + p] + blockOffset;
+            loops.decode(shape.format(), block, dim, TOKENS, scratch, 0);
+            BlockLoops.halves(block + shape.keyScaleOffset(), 1, scratch, scales);
+            loops.score(scratch, high, dim, queries, scratch, 0, dim, scratch, parts, TOKENS, true);
+            loops.score(scratch, low, dim, queries, scratch, 0, dim, scratch, lowParts, TOKENS, true);
+            for (int i = 0; i < queries; i++) {
+                int part = TOKENS * i;
+                int to = sOffset + i * sStride + TOKENS * p;
+                float unit = scratch[units + i];
+                for (int l = 0; l < TOKENS; l++) {
+                    float sum = Math.fma(256f, scratch[parts + part + l], scratch[lowParts + part + l]);
+                    scores[to + l] = sum * unit * scratch[scales + l];
+                }
+            }
+        }
+    }
+
+    static void sums(
+            TileLoops loops,
+            CacheShape.Grouped shape,
+            long block,
+            int tokens,
+            float[] p,
+            int pOffset,
+            int pStride,
+            int queries,
+            float[] acc,
+            int aOffset,
+            float[] scratch) {
+        int lanes = shape.valueLanes();
+        int scales = decoded(shape);
+        int weights = scales + TOKENS;
+        int high = weights + TOKENS;
+        int low = high + TOKENS;
+        int parts = low + TOKENS;
+        int lowParts = parts + lanes;
+        loops.decode(shape.valueFormat(), block + shape.valueOffset(), TOKENS, lanes, scratch, 0);
+        BlockLoops.halves(block + shape.valueScaleOffset(), 1, scratch, scales);
+        for (int i = 0; i < queries; i++) {
+            for (int t = 0; t < tokens; t++) {
+                scratch[weights + t] = p[pOffset + i * pStride + t] * scratch[scales + t];
+            }
+            float unit = FixedPoint.split(scratch, weights, tokens, scratch, high, low);
+            Arrays.fill(scratch, parts, parts + 2 * lanes, 0);
+            loops.accumulate(scratch, high, tokens, scratch, 0, lanes, lanes, scratch, parts);
+            loops.accumulate(scratch, low, tokens, scratch, 0, lanes, lanes, scratch, lowParts);
+            int to = aOffset + i * lanes;
+            for (int d = 0; d < lanes; d++) {
+                float sum = Math.fma(256f, scratch[parts + d], scratch[lowParts + d]);
+                acc[to + d] = Math.fma(unit, sum, acc[to + d]);
+            }
+        }
+    }
+}
