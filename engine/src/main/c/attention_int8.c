@@ -2,8 +2,8 @@
  *
  * Queries, and the weights of a page's tokens, become fixed-point numbers of 16 bits whose unit is a power of two: see
  * FixedPoint in Java. Their products with codes are summed in 32 bits, which is exact and so has no order. One
- * instruction takes two of them for each lane, and codes need no more than widening: half of what floats take, for which
- * eight codes of a token are as much arithmetic as memory delivers in the time.
+ * instruction takes two of them for each lane, and codes need no more than widening: less than half of what floats take,
+ * which is more than a core has time for while memory delivers the codes.
  */
 #include "attention.h"
 
@@ -17,10 +17,10 @@ enum { MOST_DEPTH = 512 };
 #define PAGES_FOR(queries) ((queries) == MANY_QUERIES ? 1 : 2)
 #endif
 
-/* A block is too short for the processor to see a stream in it, and all that it asks for by itself lies behind the
- * block's end. So lines are asked for twice: this many pages ahead for the second-level cache, of four pages in turn,
- * and right before their use for the first. */
-enum { FAR = 8 };
+/* A block is too short for the processor to see a stream in it, and what it asks for by itself lies in part behind the
+ * block's end. So lines are asked for twice: FAR pages ahead for the second-level cache, of four pages in turn, and a
+ * tile or NEAR pages before their use for the first. */
+enum { FAR = 8, NEAR = 2 };
 #define SOON(address) __builtin_prefetch(address, 0, 3)
 #define LATER(address) __builtin_prefetch(address, 0, 2)
 
@@ -245,7 +245,8 @@ INLINE void sum_pages(int queries, const int64_t *pages, int64_t count, int64_t 
     fix_weights(queries, p, stride, (const char *) pages[0] + scales, count == 1 ? tokens : TOKENS, w);
     for (int64_t j = 0; j < count; j++) {
         const int64_t next = j + 1 < count ? j + 1 : j;
-        const char *from = (const char *) pages[j] + values, *soon = (const char *) pages[next] + values;
+        const char *from = (const char *) pages[j] + values;
+        const char *soon = (const char *) pages[j + NEAR < count ? j + NEAR : j] + values;
         const char *later[4];
         const int64_t line = j % 4 * (lanes / LANES);
         UNROLL for (int i = 0; i < 4; i++) {
