@@ -11,19 +11,21 @@ import java.time.Duration;
 /// @param kvMaxAge a sealed KV page that was verified longer ago is verified again when a prompt takes it from the cache
 /// @param canaryInterval how often the golden prompt runs beside the traffic; zero never
 /// @param logitsEvery generated tokens that one digest of their logits covers; 0 for none
+/// @param activations whether the largest activations are kept, for activation proofs
 public record IntegrityConfig(
         String profile,
         Duration scrubInterval,
         double scrubShare,
         Duration kvMaxAge,
         Duration canaryInterval,
-        int logitsEvery) {
+        int logitsEvery,
+        boolean activations) {
     public static final IntegrityConfig DEFAULT = new IntegrityConfig(
-            "default", Duration.ofMinutes(5), 0.01, Duration.ofMinutes(1), Duration.ofMinutes(1), 32);
+            "default", Duration.ofMinutes(5), 0.01, Duration.ofMinutes(1), Duration.ofMinutes(1), 32, false);
 
     /// Without any check; bits are the same.
     public static final IntegrityConfig OFF =
-            new IntegrityConfig("off", Duration.ZERO, 0.01, Duration.ZERO, Duration.ZERO, 0);
+            new IntegrityConfig("off", Duration.ZERO, 0.01, Duration.ZERO, Duration.ZERO, 0, false);
 
     public IntegrityConfig {
         if (!profile.equals("default") && !profile.equals("strict") && !profile.equals("off")) {

@@ -14,6 +14,7 @@ import java.util.List;
 /// @param logitsEvery generated tokens that one of the digests covers; 0 without digests
 /// @param logitsDigests CRC-32C of the logits (binary32, little-endian) of so many generated tokens each, in order, the
 ///        last for what remains; the logits are those before any sampling parameter applies
+/// @param activations the largest activations of each run of generated tokens, in order; empty where they are not kept
 public record Transcript(
         int maxBatch,
         boolean numericGuard,
@@ -22,10 +23,26 @@ public record Transcript(
         int kvPagesVerified,
         int kvMismatches,
         int logitsEvery,
-        List<Integer> logitsDigests) {
-    public static final Transcript NONE = new Transcript(0, false, 0, 0, 0, 0, 0, List.of());
+        List<Integer> logitsDigests,
+        List<ActivationTop> activations) {
+    public static final Transcript NONE = new Transcript(0, false, 0, 0, 0, 0, 0, List.of(), List.of());
 
     public Transcript {
         logitsDigests = List.copyOf(logitsDigests);
+        activations = List.copyOf(activations);
+    }
+
+    /// A transcript without activations.
+    public Transcript(
+            int maxBatch,
+            boolean numericGuard,
+            int recomputedSteps,
+            long lastStep,
+            int kvPagesVerified,
+            int kvMismatches,
+            int logitsEvery,
+            List<Integer> logitsDigests) {
+        this(maxBatch, numericGuard, recomputedSteps, lastStep, kvPagesVerified, kvMismatches, logitsEvery, logitsDigests,
+                List.of());
     }
 }

@@ -26,7 +26,7 @@ public final class Commitment {
         TOKEN_IDS(3),
         /// Stop strings, each as its length (4 bytes big-endian) and its UTF-8 bytes.
         STOP_LIST(4),
-        /// Activation proofs.
+        /// Activation proofs after one another.
         PROOFS(5),
         /// A record's value as it was received.
         RECORD(6),
@@ -98,6 +98,11 @@ public final class Commitment {
         ByteBuffer bytes = ByteBuffer.allocate(texts.stream().mapToInt(text -> 4 + text.length).sum());
         texts.forEach(text -> bytes.putInt(text.length).put(text));
         return commit(Kind.STOP_LIST, salt, bytes.array());
+    }
+
+    /// @param proofs [ActivationProof]s, encoded and after one another
+    public static Digest proofs(byte[] salt, byte[] proofs) {
+        return commit(Kind.PROOFS, salt, proofs);
     }
 
     /// To a record's value as received; a record without a value counts as no bytes.

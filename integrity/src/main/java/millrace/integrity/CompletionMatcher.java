@@ -1,9 +1,11 @@
 package millrace.integrity;
 
+import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.Consumer;
@@ -80,11 +82,11 @@ public final class CompletionMatcher {
     /// What a completion says, with its content reduced to commitments.
     private record Stated(
             Facts facts, Formats formats, Digest leaf, Digest textCommit, @Nullable Digest idsCommit, Logits logits,
-            Place place, int round) {}
+            @Nullable Digest proofs, Place place, int round) {}
 
     private record Attested(
             Facts facts, Formats formats, Digest leaf, Digest textCommit, Digest idsCommit, Logits logits,
-            int outPartition, Place place, int round) {}
+            @Nullable Digest proofs, int outPartition, Place place, int round) {}
 
     /// @param completionsTopic leaves that name another topic are answered there and are not expected here
     /// @param resolver see [WireReader]
@@ -150,8 +152,7 @@ public final class CompletionMatcher {
     }
 
     private Stated stated(Completion record, Place place) {
-        byte[] salt = new byte[record.getSalt().remaining()];
-        record.getSalt().duplicate().get(salt);
+        byte[] salt = bytes(record.getSalt());
         LogVerifier.require(salt.length == Commitment.SALT_BYTES, "RECON_COMMITMENT", "completion: salt", "32 bytes",
                 salt.length + " bytes");
         String error = record.getErrorCode() == null ? "" : record.getErrorCode();
@@ -163,7 +164,15 @@ public final class CompletionMatcher {
                 record.getTokenIds() == null ? null : Commitment.tokenIds(salt, record.getTokenIds()),
                 new Logits(record.getLogitsEvery(), record.getLogitsDigests() == null ? null
                         : Commitment.logits(salt, record.getLogitsDigests())),
+                record.getActivationProofs() == null ? null
+                        : Commitment.proofs(salt, bytes(record.getActivationProofs())),
                 place, round);
+    }
+
+    private static byte[] bytes(ByteBuffer buffer) {
+        byte[] bytes = new byte[buffer.remaining()];
+        buffer.duplicate().get(bytes);
+        return bytes;
     }
 
     /// As a leaf has it, which says zeros for a model without a digest.
@@ -216,6 +225,7 @@ public final class CompletionMatcher {
                 Digest.of(record.getCompletionCommit()), Digest.of(record.getTokenIdsCommit()),
                 new Logits(record.getLogitsEvery(),
                         record.getLogitsCommit() == null ? null : Digest.of(record.getLogitsCommit())),
+                record.getProofsCommit() == null ? null : Digest.of(record.getProofsCommit()),
                 record.getOutPartition(), checked.place(), round);
         if (stated == null && isExpired(record, log)) {
             expired++;
@@ -253,7 +263,14 @@ public final class CompletionMatcher {
         check(stated.logits.equals(leaf.logits), "RECON_COMMITMENT",
                 "completion: logits digests, as " + leaf.place + " commits to them", leaf.logits, stated.logits,
                 stated.place);
+        check(Objects.equals(stated.proofs, leaf.proofs), "RECON_COMMITMENT",
+                "completion: activation proofs, as " + leaf.place + " commits to them", shown(leaf.proofs),
+                shown(stated.proofs), stated.place);
         matched++;
+    }
+
+    private static String shown(@Nullable Digest commitment) {
+        return commitment == null ? "none" : commitment.toString();
     }
 
     private static String shown(Facts facts) {

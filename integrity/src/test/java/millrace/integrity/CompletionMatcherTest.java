@@ -261,6 +261,18 @@ class CompletionMatcherTest {
         violates("RECON_COMMITMENT", completion -> completion.setLogitsDigests(null));
     }
 
+    @Test
+    void findsActivationProofsThatTheCommitmentDoesNotOpenTo() {
+        byte[] proofs = {1, 2, 3};
+        Digest commitment = Commitment.proofs(TestLog.SALT, proofs);
+        log.add(record -> record.setProofsCommit(commitment.toHash()));
+        change(0, completion -> completion.setActivationProofs(ByteBuffer.wrap(new byte[] {1, 2, 4})));
+        completions();
+        leaves();
+        assertRefuted("RECON_COMMITMENT", "completion: activation proofs, as millrace.audit-0@0 commits to them",
+                commitment.hex(), Commitment.proofs(TestLog.SALT, new byte[] {1, 2, 4}).hex(), place(0));
+    }
+
     /// Below level 3 neither the leaf nor the completion has any.
     @Test
     void findsLogitsDigestsThatNothingCommitsTo() {

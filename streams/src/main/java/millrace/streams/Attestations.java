@@ -31,6 +31,7 @@ final class Attestations {
     private static final byte[] NOTHING = new byte[0];
     private static final int LEVEL_COMMITMENTS = 0;
     private static final int LEVEL_TOKENS = 1;
+    private static final int LEVEL_ACTIVATIONS = 2;
     private static final int LEVEL_LOGITS = 3;
     private static final long CHECK_SIGNATURE = 1;
     private static final long CHECK_DIGEST_PINNED = 1L << 1;
@@ -101,6 +102,7 @@ final class Attestations {
         Sampling sampling = request.sampling();
         Transcript transcript = result.transcript();
         boolean replayable = !transcript.logitsDigests().isEmpty();
+        byte[] proofs = Proofs.of(transcript);
         IntegrityState now = state.get();
         return base(log, outcome.source(), AuditEvent.INFERENCE, now, nowMs)
                 .setRequestId(outcome.prompt().getRequestId())
@@ -124,10 +126,11 @@ final class Attestations {
                 .setMaxBatch(transcript.maxBatch())
                 .setRecomputedSteps(transcript.recomputedSteps())
                 .setVerdict(verdict(outcome))
-                .setLevel(replayable ? LEVEL_LOGITS : LEVEL_TOKENS)
+                .setLevel(replayable ? LEVEL_LOGITS : proofs != null ? LEVEL_ACTIVATIONS : LEVEL_TOKENS)
                 .setKvPagesVerified(transcript.kvPagesVerified())
                 .setKvMismatches(transcript.kvMismatches())
                 .setLogitsEvery(replayable ? transcript.logitsEvery() : 0)
+                .setProofsCommit(proofs == null ? null : Commitment.proofs(salt, proofs).toHash())
                 .setLogitsCommit(replayable ? Commitment.logits(salt, transcript.logitsDigests()).toHash() : null)
                 .build();
     }

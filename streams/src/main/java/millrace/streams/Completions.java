@@ -30,6 +30,7 @@ final class Completions {
         millrace.engine.Timings timings = result.timings();
         Transcript transcript = result.transcript();
         boolean replayable = !transcript.logitsDigests().isEmpty();
+        byte[] proofs = Proofs.of(transcript);
         return Completion.newBuilder()
                 .setRequestId(prompt.getRequestId())
                 .setTenant(prompt.getTenant())
@@ -51,6 +52,7 @@ final class Completions {
                 .setMetadata(prompt.getMetadata())
                 .setKvFormat(card.kvFormat())
                 .setWeightFormat(card.weightFormat())
+                .setActivationProofs(proofs == null ? null : ByteBuffer.wrap(proofs))
                 .setLogitsDigests(replayable ? List.copyOf(transcript.logitsDigests()) : null)
                 .setLogitsEvery(replayable ? transcript.logitsEvery() : 0)
                 .build();

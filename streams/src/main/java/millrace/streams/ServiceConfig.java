@@ -120,6 +120,9 @@ public final class ServiceConfig {
                     "How often the model's golden prompt runs beside the traffic; 0 never.")
             .define("integrity.logits.every", Type.INT, 32, Range.between(0, 4096), Importance.LOW,
                     "Generated tokens that one logits digest of the attestation covers; 0 attests without them, at level 1.")
+            .define("integrity.proofs", Type.BOOLEAN, false, Importance.LOW,
+                    "Whether completions carry activation proofs, 258 bytes for 32 tokens: who has the model can then check an answer "
+                            + "within tolerances, also on hardware that does not give the same bits.")
             .define("intake.max.bytes", Type.INT, 1_000_000, Range.between(1_024, 64 << 20), Importance.MEDIUM,
                     "The largest prompt record in bytes that is accepted.")
             .define("intake.max.tokens", Type.INT, 4_096, Range.between(1, 1 << 20), Importance.MEDIUM,
@@ -330,7 +333,8 @@ public final class ServiceConfig {
                 values.getDouble("integrity.scrub.share"),
                 span("integrity.kv.max.age"),
                 span("integrity.canary.interval"),
-                integer("integrity.logits.every"));
+                integer("integrity.logits.every"),
+                flag("integrity.proofs"));
     }
 
     /// A span that is given with its unit.

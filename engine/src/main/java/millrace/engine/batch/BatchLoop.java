@@ -45,6 +45,7 @@ public final class BatchLoop implements AutoCloseable {
     private final WeightWatch watch;
     private final LogitsCheck logitsCheck;
     private final int logitsEvery;
+    private final boolean activations;
     private final ConcurrentLinkedQueue<Sequence> inbox = new ConcurrentLinkedQueue<>();
     private final Canary canary;
     private final AtomicInteger load = new AtomicInteger();
@@ -65,6 +66,7 @@ public final class BatchLoop implements AutoCloseable {
         watch = checks.watch();
         ledger = checks.ledger();
         logitsEvery = checks.config().logitsEvery();
+        activations = checks.config().activations();
         logitsCheck = new LogitsCheck(
                 model.vocabSize(), checks.config().isOff() ? Float.MAX_VALUE : model.logitBound());
         this.vocabulary = vocabulary;
@@ -91,7 +93,9 @@ public final class BatchLoop implements AutoCloseable {
 
     private Sequence sequence(
             GenerationRequest request, int[] ids, int digestEvery, GenerationListener listener, Runnable onEnd) {
-        var work = new GenerationWork(request, sampler, logitsCheck, digestEvery, vocabulary, listener, clock, onEnd);
+        var work = new GenerationWork(
+                request, sampler, logitsCheck, digestEvery, activations ? new Activations(model) : Activations.NONE,
+                vocabulary, listener, clock, onEnd);
         return new Sequence(
                 request.id(),
                 ids,

@@ -22,6 +22,7 @@ final class GenerationWork implements Work {
     private final Sampler sampler;
     private final LogitsCheck check;
     private final LogitsDigests digests;
+    private final Activations activations;
     private final Vocabulary vocabulary;
     private final GenerationListener listener;
     private final StepClock clock;
@@ -30,7 +31,32 @@ final class GenerationWork implements Work {
     private StopStrings text;
 
     /// @param logitsEvery tokens of a digest of logits; 0 for none
+    /// @param activations collects what activation proofs are made of
     /// @param onEnd run before the listener hears of the end
+    GenerationWork(
+            GenerationRequest request,
+            Sampler sampler,
+            LogitsCheck check,
+            int logitsEvery,
+            Activations activations,
+            Vocabulary vocabulary,
+            GenerationListener listener,
+            StepClock clock,
+            Runnable onEnd) {
+        this.request = request;
+        this.sampler = sampler;
+        this.check = check;
+        digests = new LogitsDigests(check, logitsEvery, request.maxNewTokens());
+        this.activations = activations;
+        this.vocabulary = vocabulary;
+        decoder = new IncrementalDecoder(vocabulary.tokenizer());
+        text = new StopStrings(request.stop());
+        this.listener = listener;
+        this.clock = clock;
+        this.onEnd = onEnd;
+    }
+
+    /// Without activations.
     GenerationWork(
             GenerationRequest request,
             Sampler sampler,
@@ -40,16 +66,7 @@ final class GenerationWork implements Work {
             GenerationListener listener,
             StepClock clock,
             Runnable onEnd) {
-        this.request = request;
-        this.sampler = sampler;
-        this.check = check;
-        digests = new LogitsDigests(check, logitsEvery, request.maxNewTokens());
-        this.vocabulary = vocabulary;
-        decoder = new IncrementalDecoder(vocabulary.tokenizer());
-        text = new StopStrings(request.stop());
-        this.listener = listener;
-        this.clock = clock;
-        this.onEnd = onEnd;
+        this(request, sampler, check, logitsEvery, Activations.NONE, vocabulary, listener, clock, onEnd);
     }
 
     @Override
@@ -67,6 +84,7 @@ final class GenerationWork implements Work {
         int token = sampler.choose(
                 logits, offset, request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
         digests.add(logits, offset);
+        activations.add(offset);
         sequence.append(token);
         sequence.lastTokenNanos = clock.nanos();
         if (sequence.firstTokenNanos < 0) {
@@ -85,7 +103,14 @@ final class GenerationWork implements Work {
     /// Reads the tokens that are left from the beginning; the listener hears their text as one delta.
     @Override
     public boolean restart(Sequence sequence) {
-        sequence.keep(digests.keep(sequence.generated()));
+        // Each can go back to tokens of its own only, so they take turns until they agree.
+        int kept = sequence.generated();
+        int before;
+        do {
+            before = kept;
+            kept = digests.keep(activations.keep(before));
+        } while (kept != before);
+        sequence.keep(kept);
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
         call(sequence, GenerationListener::onRestart);
@@ -117,7 +142,8 @@ final class GenerationWork implements Work {
                         sequence.pagesVerified,
                         sequence.pagesDamaged,
                         digests.every(),
-                        digests.values()));
+                        digests.values(),
+                        activations.values()));
         onEnd.run();
         call(sequence, l -> l.onEnd(result));
     }

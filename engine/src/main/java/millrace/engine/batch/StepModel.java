@@ -12,6 +12,12 @@ public interface StepModel {
 
     int vocabSize();
 
+    /// Outputs of the final norm that the logits were made of, row-major `[rows][hiddenSize]`; valid as long as
+    /// [#logits].
+    float[] hidden();
+
+    int hiddenSize();
+
     /// No logit of this model has a larger absolute value, whatever the tokens.
     default float logitBound() {
         return Float.MAX_VALUE;

@@ -163,6 +163,16 @@ public final class Transformer implements StepModel {
     }
 
     @Override
+    public float[] hidden() {
+        return normed.values();
+    }
+
+    @Override
+    public int hiddenSize() {
+        return config.hiddenSize();
+    }
+
+    @Override
     public int forward(StepPlan plan) {
         int rows = read(plan);
         if (rows == 0) {

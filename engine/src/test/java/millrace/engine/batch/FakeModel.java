@@ -165,4 +165,15 @@ final class FakeModel implements StepModel {
     public int vocabSize() {
         return VOCAB;
     }
+
+    /// The logits stand for them.
+    @Override
+    public float[] hidden() {
+        return logits;
+    }
+
+    @Override
+    public int hiddenSize() {
+        return VOCAB;
+    }
 }
