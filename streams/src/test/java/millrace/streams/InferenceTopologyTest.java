@@ -121,7 +121,7 @@ class InferenceTopologyTest {
         int[] bits = IntStream.range(0, ActivationTop.COUNT).map(i -> 0x4000 + i).toArray();
         ActivationTop top = new ActivationTop(indices, bits);
         service.send(prompt("r-1", "hello").build());
-        service.engine.end("r-1", ScriptedEngine.result(service.engine.submitted.getFirst().prompt(), "answer",
+        service.engine.end("r-1", ScriptedEngine.result(service.engine.submitted.getFirst().prompt, "answer",
                 new Transcript(2, true, 0, 1, 0, 0, 0, List.of(), List.of(top, top))));
         service.turn();
 
