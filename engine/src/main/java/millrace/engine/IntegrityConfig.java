@@ -21,11 +21,11 @@ public record IntegrityConfig(
         int logitsEvery,
         boolean activations) {
     public static final IntegrityConfig DEFAULT = new IntegrityConfig(
-            "default", Duration.ofMinutes(5), 0.01, Duration.ofMinutes(1), Duration.ofMinutes(1), 32, false);
+            "default", Duration.ofMinutes(5), 0.01, Duration.ofMinutes(1), Duration.ofMinutes(1), 32);
 
     /// Without any check; bits are the same.
     public static final IntegrityConfig OFF =
-            new IntegrityConfig("off", Duration.ZERO, 0.01, Duration.ZERO, Duration.ZERO, 0, false);
+            new IntegrityConfig("off", Duration.ZERO, 0.01, Duration.ZERO, Duration.ZERO, 0);
 
     public IntegrityConfig {
         if (!profile.equals("default") && !profile.equals("strict") && !profile.equals("off")) {
@@ -41,6 +41,17 @@ public record IntegrityConfig(
         if (logitsEvery < 0) {
             throw new IllegalArgumentException("integrity logits digests: expected 0 or more tokens each, got " + logitsEvery);
         }
+    }
+
+    /// Without activations.
+    public IntegrityConfig(
+            String profile,
+            Duration scrubInterval,
+            double scrubShare,
+            Duration kvMaxAge,
+            Duration canaryInterval,
+            int logitsEvery) {
+        this(profile, scrubInterval, scrubShare, kvMaxAge, canaryInterval, logitsEvery, false);
     }
 
     public boolean isStrict() {

@@ -91,4 +91,14 @@ final class PageModel implements StepModel {
     public int vocabSize() {
         return VOCAB;
     }
+
+    @Override
+    public float[] hidden() {
+        return logits();
+    }
+
+    @Override
+    public int hiddenSize() {
+        return vocabSize();
+    }
 }
