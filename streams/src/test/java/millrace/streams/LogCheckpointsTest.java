@@ -105,6 +105,21 @@ class LogCheckpointsTest {
     }
 
     @Test
+    void beginsAnewWithAnEpoch() {
+        grow(9);
+        checkpoints.sign(log);
+        hand.pass(500_000);
+        log = TreeState.start(log.origin().nextEpoch());
+        grow(2);
+        assertThat(checkpoints.unsignedLeaves()).isEqualTo(2);
+        assertThat(checkpoints.lagNanos()).isZero();
+        assertThat(checkpoints.epoch()).isEqualTo(1);
+        hand.pass(1_000);
+        assertThat(checkpoints.lagNanos()).isEqualTo(1_000_000_000);
+        assertThat(checkpoints.sign(log)).isPresent();
+    }
+
+    @Test
     void isNeverLateWhereNoLimitIsSet() {
         LogCheckpoints patient = open(Duration.ZERO);
         grow(1);

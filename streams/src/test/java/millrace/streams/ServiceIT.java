@@ -107,7 +107,7 @@ class ServiceIT {
         List<String> story = new ArrayList<>();
         List<String> questions = Models.questions("glm-tiny").subList(0, 60);
         try (InferenceService service = start(config, ServiceIT::glmTiny, story); ClusterClient client = new ClusterClient(config)) {
-            assertThat(story).hasSize(12).last().isEqualTo("ready");
+            assertThat(story).hasSize(13).last().isEqualTo("ready");
             int right = 0;
             for (int i = 0; i < questions.size(); i++) {
                 client.send(chat("q-" + i, JSON.readTree(questions.get(i)).get("prompt").asText()).build());
