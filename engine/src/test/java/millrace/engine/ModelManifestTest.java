@@ -167,6 +167,38 @@ final class ModelManifestTest {
         load(model);
     }
 
+    /// Thousands of flipped bits on the disk, in every file that an engine reads: refused when it is opened, or another
+    /// digest for whoever vouches, and damaged weights are refused by the manifest too.
+    @Test
+    void findsEveryFlippedBitOfEveryFile() throws IOException {
+        Path tiny = TinyModel.of("llama").write(Files.createDirectory(dir.resolve("tiny")));
+        Files.createDirectories(tiny.resolve("integrity"));
+        Files.write(tiny.resolve(ModelManifest.PATH), manifest(tiny).toJson());
+        List<ModelCard.FileDigest> reference;
+        try (ModelFiles files = ModelFiles.open(tiny)) {
+            files.requireListed();
+            reference = files.readFiles();
+        }
+        long seed = 20261130;
+        var random = new java.util.Random(seed);
+        for (int i = 0; i < 3_000; i++) {
+            ModelCard.FileDigest file = reference.get(random.nextInt(reference.size()));
+            long at = random.nextLong(file.bytes());
+            int bit = random.nextInt(8);
+            flip(tiny.resolve(file.name()), at, bit);
+            try (ModelFiles files = ModelFiles.open(tiny)) {
+                assertThat(files.readFiles()).as("seed %d, %d: bit %d of byte %d of %s", seed, i, bit, at, file.name())
+                        .isNotEqualTo(reference);
+                if (file.name().endsWith(".safetensors")) {
+                    assertThatThrownBy(files::requireListed).as("seed %d, %d", seed, i).isInstanceOf(InvalidModelException.class);
+                }
+            } catch (InvalidModelException refused) {
+                assertThat(refused.code()).isNotEmpty();
+            }
+            flip(tiny.resolve(file.name()), at, bit);
+        }
+    }
+
     @Test
     void refusesAManifestOfAnotherModel() throws IOException {
         Path other = copy("kimi-tiny");

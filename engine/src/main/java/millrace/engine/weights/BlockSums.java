@@ -11,7 +11,8 @@ final class BlockSums {
     /// Bytes of a block.
     static final int BLOCK = 1 << 20;
 
-    private static final int PIECE = 1 << 16;
+    /// Bytes that are read at once.
+    static final int PIECE = 1 << 16;
 
     private BlockSums() {}
 
@@ -20,9 +21,10 @@ final class BlockSums {
     }
 
     /// All blocks, and the same bytes into a digest: both see one reading of each byte.
-    static int[] of(MemorySegment data, MessageDigest digest) {
+    ///
+    /// @param piece a buffer of [#PIECE] bytes
+    static int[] of(MemorySegment data, MessageDigest digest, byte[] piece) {
         int[] sums = new int[blocks(data.byteSize())];
-        byte[] piece = new byte[PIECE];
         for (int block = 0; block < sums.length; block++) {
             sums[block] = sum(data, block, piece, digest);
         }
@@ -31,15 +33,15 @@ final class BlockSums {
 
     /// One block.
     static int of(MemorySegment data, int block) {
-        return sum(data, block, new byte[PIECE], null);
+        return sum(data, block, new byte[(int) Math.min(PIECE, data.byteSize())], null);
     }
 
     private static int sum(
             MemorySegment data, int block, byte[] piece, @Nullable MessageDigest digest) {
         CRC32C crc = new CRC32C();
         long end = Math.min(data.byteSize(), (block + 1L) * BLOCK);
-        for (long at = (long) block * BLOCK; at < end; at += PIECE) {
-            int length = (int) Math.min(PIECE, end - at);
+        for (long at = (long) block * BLOCK; at < end; at += piece.length) {
+            int length = (int) Math.min(piece.length, end - at);
             MemorySegment.copy(data, ValueLayout.JAVA_BYTE, at, piece, 0, length);
             crc.update(piece, 0, length);
             if (digest != null) {

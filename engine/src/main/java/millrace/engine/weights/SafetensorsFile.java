@@ -156,8 +156,9 @@ final class SafetensorsFile {
             MessageDigest digest = Sha256.digest();
             Sha256.feed(digest, head);
             Map<String, int[]> all = new HashMap<>();
+            byte[] piece = new byte[BlockSums.PIECE];
             for (StoredTensor tensor : byPlace()) {
-                all.put(tensor.name(), BlockSums.of(tensor.data(), digest));
+                all.put(tensor.name(), BlockSums.of(tensor.data(), digest, piece));
             }
             sums = all;
             return new ModelCard.FileDigest(name, mapped.byteSize(), HexFormat.of().formatHex(digest.digest()));
