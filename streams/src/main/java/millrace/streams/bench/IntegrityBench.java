@@ -34,6 +34,8 @@ public final class IntegrityBench {
     /// Room for a few rounds; the rest of the memory is for the other engines.
     private static final long KV_BYTES = 256L << 20;
 
+    private static final int LEAVES = 50_000;
+
     /// Prompt tokens that all sequences share, as with a system prompt: they come from the prefix cache.
     private static final int SHARED = 64;
 
@@ -73,9 +75,13 @@ public final class IntegrityBench {
             canary = canary(normal);
         }
         results.remove("off");
+        Samples verified = verifier();
         results.values().forEach(result -> {
             for (double share : canary.values()) {
                 result.sample("canary_percent", share);
+            }
+            for (double rate : verified.values()) {
+                result.sample("verifier_leaves_per_second", rate);
             }
             double added = canary.isEmpty() ? 0 : canary.median();
             Samples checks = result.figure("checks_percent");
@@ -130,6 +136,20 @@ public final class IntegrityBench {
             double alone = work(without, 100 + round) + work(without, 200 + round);
             samples.add(100 * scale * (with / alone - 1));
         }
+        return samples;
+    }
+
+    /// What the auditor's side costs: leaves of a log in memory that are verified in a second of one core.
+    private Samples verifier() {
+        Samples samples = new Samples();
+        var log = new VerifierRun(LEAVES);
+        log.verify();
+        for (int round = 0; round < Math.min(5, settings.rounds()); round++) {
+            double before = cpuSeconds();
+            int leaves = log.verify();
+            samples.add(leaves / (cpuSeconds() - before));
+        }
+        progress.accept("verifier: %.0f leaves/s and core".formatted(samples.median()));
         return samples;
     }
 

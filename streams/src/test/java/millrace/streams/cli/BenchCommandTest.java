@@ -63,6 +63,7 @@ class BenchCommandTest {
             assertThat(result.get("overhead_percent_range")).hasSize(2);
             assertThat(result.get("checks_percent").isNumber()).isTrue();
             assertThat(result.get("canary_percent").isNumber()).isTrue();
+            assertThat(result.get("verifier_leaves_per_second").asDouble()).isPositive();
         });
         assertThat(err.toString()).contains("round 3: ").contains(" % (median of 3 pairs)");
     }
