@@ -17,6 +17,7 @@ import millrace.integrity.Verdict.Refuted;
 /// Checkpoints are settled in order of size, after the leaves that they cover.
 final class LogKeyring {
     private final List<NoteVerifier> given;
+    private List<NoteVerifier> first; // may sign before the first rotation
     private final List<Rotation> rotations = new ArrayList<>();
 
     /// A leaf that names the key that signs from it on.
@@ -37,6 +38,16 @@ final class LogKeyring {
     /// @param given empty to check no signatures
     LogKeyring(Collection<NoteVerifier> given) {
         this.given = List.copyOf(given);
+        this.first = this.given;
+    }
+
+    /// The log follows another: who signed that one last signs this one first.
+    void follow(LogKeyring before) {
+        if (before.rotations.isEmpty()) {
+            first = before.first;
+        } else if (before.rotations.getLast().accepted) {
+            first = List.of(before.rotations.getLast().key);
+        }
     }
 
     boolean isEmpty() {
@@ -52,7 +63,7 @@ final class LogKeyring {
 
     /// Whether a key that is trusted now has a line in the note.
     boolean knows(SignedNote note) {
-        return given.isEmpty() || signed(note, given)
+        return given.isEmpty() || signed(note, given) || signed(note, first)
                 || rotations.stream().anyMatch(rotation -> rotation.accepted && signed(note, List.of(rotation.key)));
     }
 
@@ -85,7 +96,7 @@ final class LogKeyring {
             return;
         }
         Rotation current = null;
-        List<NoteVerifier> before = given;
+        List<NoteVerifier> before = first;
         for (Rotation rotation : rotations) {
             if (rotation.index >= size) {
                 break;
@@ -98,12 +109,16 @@ final class LogKeyring {
         }
         if (current == null) {
             requireKnown(note, place);
+            if (!signed(note, first)) {
+                throw retired(size, first.getFirst(), 0, note, place);
+            }
+            if (!first.equals(given)) {
+                batch.add(note, place, first);
+            }
             return;
         }
         if (!signed(note, List.of(current.key))) {
-            throw new Violation(new Refuted("LOG_KEY_RETIRED", "checkpoint of size %d: keys".formatted(size),
-                    "a signature of %s, which signs from leaf %d on".formatted(current.key.label(), current.index),
-                    "only " + labels(note), place));
+            throw retired(size, current.key, current.index, note, place);
         }
         if (!current.accepted && current.compromised) {
             throw new Violation(unknown(note, place));
@@ -114,6 +129,11 @@ final class LogKeyring {
                     "only " + labels(note), place));
         }
         batch.add(note, place, List.of(current.key));
+    }
+
+    private static Violation retired(long size, NoteVerifier key, long from, SignedNote note, Place place) {
+        return new Violation(new Refuted("LOG_KEY_RETIRED", "checkpoint of size %d: keys".formatted(size),
+                "a signature of %s, which signs from leaf %d on".formatted(key.label(), from), "only " + labels(note), place));
     }
 
     private static boolean verified(SignedNote note, Place place, List<NoteVerifier> keys) {

@@ -142,6 +142,9 @@ public final class LogVerifier {
         }
         newest.put(partition, origin);
         LogProgress log = logs.computeIfAbsent(origin.text(), text -> new LogProgress(origin, keys, signatures));
+        if (current != null && !current.equals(origin)) {
+            log.keys.follow(logs.get(current.text()).keys);
+        }
         if (current == null && record.getSeq() > 0 && truncated.contains(partition)) {
             PruneMark mark = prunedAt(partition, record);
             log.startInside(record.getSeq(), Digest.of(record.getPrevLeaf()), mark);

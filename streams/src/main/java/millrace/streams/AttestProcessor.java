@@ -46,7 +46,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
             EventLeaves events,
             Completions completions,
             Encoders encoders,
-            LogCheckpoints.Signing signing,
+            LogKeys.Signing signing,
             AuditLogs logs,
             Alarms alarms,
             LogKeeper.Shared keeping,
@@ -91,17 +91,17 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         log = AuditLog.open(
                 context.getStateStore(AuditLog.STORE), origin, shared.tail(), shared.patience(), shared.ticker(),
                 config.flag("audit.epoch.new"));
+        keeper = LogKeeper.open(shared, context, log, new KeeperWriter());
         // Kafka Streams may initialize the same instance again, on a state that was taken back.
         introduced = false;
         memory = shared.logs().memory(partition);
         memory.rewind(log.state().size());
         checkpoints = new LogCheckpoints(
-                shared.signing(), shared.metrics(), shared.ticker(), config.span("audit.checkpoint.max.lag"));
+                keeper::sign, shared.metrics(), shared.ticker(), config.span("audit.checkpoint.max.lag"));
         checkpoints.grown(log.state());
         shared.logs().opened(partition, checkpoints);
         poll = clients.ofCurrentThread();
         unsigned = false;
-        keeper = LogKeeper.open(shared.keeping(), context, log, shared.attestations(), shared.metrics(), shared.random(), new KeeperWriter());
         context.schedule(config.duration("audit.checkpoint.interval.ms"), PunctuationType.WALL_CLOCK_TIME, now -> checkpoint());
     }
 
@@ -121,9 +121,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
     /// the task says so anew, for another process may have written in between.
     private void introduce() {
         long now = shared.clock().millis();
-        if (log.previous() != null) {
-            leaf(shared.attestations().epochStart(log.state(), log.previous(), now), NO_KEY);
-        }
+        keeper.open(now);
         if (!introduced) {
             introduced = true;
             leaf(shared.events().modelLoad(log.state(), now), NO_KEY);
@@ -226,6 +224,11 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
     }
 
     private void checkpoint() {
+        if (keeper.hasNews(shared.clock().millis())) {
+            introduce();
+            keeper.prune(shared.clock().millis());
+            log.save();
+        }
         TreeState head = log.state();
         Optional<SignedNote> note = checkpoints.sign(head);
         holdWhileUnsigned(head);
@@ -241,6 +244,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
                 new Record<>(origin.getBytes(StandardCharsets.UTF_8), new Outgoing(head.origin().partition(), wire), now,
                         new RecordHeaders()),
                 CHECKPOINTS_SINK);
+        keeper.signed(now);
         shared.metrics().checkpoint();
     }
 

@@ -173,13 +173,11 @@ final class Attestations {
                 .build();
     }
 
-    AttestationRecord epochStart(TreeState log, PreviousLog previous, long nowMs) {
-        return base(log, null, AuditEvent.EPOCH_START, state.get(), nowMs).setPreviousLog(previous).build();
-    }
-
-    /// The EPOCH_START of an epoch that an order began.
-    AttestationRecord epochStart(PreviousLog previous, TreeState log, Source order, long nowMs) {
-        return event(log, order, AuditEvent.EPOCH_START, nowMs).setPreviousLog(previous).build();
+    /// @param order that began the epoch, where one did
+    /// @param newKey the key that signs from here on if the one before is not to be trusted
+    AttestationRecord epochStart(
+            TreeState log, PreviousLog previous, @Nullable Source order, @Nullable String newKey, long nowMs) {
+        return event(log, order, AuditEvent.EPOCH_START, nowMs).setPreviousLog(previous).setNewKey(newKey).build();
     }
 
     /// A leaf that is no answer, to be filled in.

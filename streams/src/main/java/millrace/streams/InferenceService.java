@@ -105,9 +105,12 @@ public final class InferenceService implements AutoCloseable {
         story.accept("audit key " + signer.vkey());
         KafkaClients kafka = new KafkaClients(config);
         String cluster;
+        @Nullable Duration retention;
         try (Admin admin = kafka.admin()) {
             cluster = clusterId(admin);
-            story.accept("cluster " + cluster + ": " + new Topics(config).ensure(admin));
+            Topics topics = new Topics(config);
+            story.accept("cluster " + cluster + ": " + topics.ensure(admin));
+            retention = topics.auditRetention(admin);
         }
         registry = own(SchemaRegistryClient.open(config.registry()));
         AttestProcessor.Encoders encoders = encoders();
@@ -121,8 +124,8 @@ public final class InferenceService implements AutoCloseable {
         alarms = own(Alarms.start(engine, instanceId, alarmRoad(kafka), metrics));
         Attestations attestations = new Attestations(card, engine::integrity, config, instanceId, signer);
         attest = new AttestProcessor.Shared(
-                attestations, new EventLeaves(attestations, card), new Completions(card), encoders, head -> head.sign(signer),
-                logs, alarms, keeping(),
+                attestations, new EventLeaves(attestations, card), new Completions(card), encoders, LogKeys.Signing.LOCAL,
+                logs, alarms, keeping(retention),
                 new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId), LOG_PATIENCE,
                 config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), Ticker.SYSTEM, new SecureRandom(), config);
         story.accept("limits: " + config.integer("inflight.max") + " prompts in flight, batch of "
@@ -185,7 +188,17 @@ public final class InferenceService implements AutoCloseable {
         return new KafkaAlarmRoad(kafka.alarmProducer(), config.string("topics.faults"), encoder);
     }
 
-    private LogKeeper.Shared keeping() {
+    private @Nullable NoteSigner previousSigner() {
+        String file = config.string("audit.key.previous.file");
+        try {
+            return file.isBlank() ? null : NoteSigner.load(Path.of(file));
+        } catch (IOException e) {
+            throw new IllegalStateException("audit.key.previous.file " + file + ": cannot be read (" + e + "); give the file of the key"
+                    + " that signed before, or leave the key out once the overlap is over", e);
+        }
+    }
+
+    private LogKeeper.Shared keeping(@Nullable Duration retention) {
         AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
         String subject = config.string("topics.control") + "-value";
         AvroEncoder.open(registry, Control.class, subject, serde);
@@ -194,7 +207,7 @@ public final class InferenceService implements AutoCloseable {
         AvroEncoder<SaltRecord> salts = config.flag("audit.salts")
                 ? AvroEncoder.open(registry, SaltRecord.class, config.string("topics.salts") + "-value", serde)
                 : null;
-        return new LogKeeper.Shared(signer, control, salts);
+        return new LogKeeper.Shared(signer, previousSigner(), control, salts, retention);
     }
 
     private static String clusterId(Admin admin) {
@@ -270,7 +283,7 @@ public final class InferenceService implements AutoCloseable {
     private StreamThreadExceptionResponse threadFailed(Throwable e) {
         LOG.error("a stream thread failed", e);
         for (Throwable cause = e; cause != null; cause = cause.getCause()) {
-            if (cause instanceof AuditLog.DivergedException) {
+            if (cause instanceof AuditLog.DivergedException || cause instanceof LogKeys.KeyException) {
                 alarms.raise("LOG", Alarms.REFUSED, "LOG_STATE_DIVERGED", "");
                 fail(cause);
             }

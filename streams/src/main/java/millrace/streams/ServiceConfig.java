@@ -146,6 +146,10 @@ public final class ServiceConfig {
                     "File of the Ed25519 key that signs checkpoints, mode 0600; empty: audit.key in state.dir, created with --embedded only.")
             .define("audit.salts", Type.BOOLEAN, true, Importance.MEDIUM,
                     "Whether the salt of each answer's commitments is kept, sealed under a key of its tenant; otherwise only the completion has it.")
+            .define("audit.key.previous.file", Type.STRING, "", Importance.MEDIUM,
+                    "To rotate the audit key: file of the key that signs until now, while audit.key.file names the new one. Needed for the overlap.")
+            .define("audit.key.overlap", Type.STRING, "24h", Durations.zeroOr(Duration.ofMinutes(1), Duration.ofDays(90)), Importance.LOW,
+                    "How long after a rotation both keys sign; 0 for one checkpoint. Auditors should look at least once within it.")
             .define("audit.origin", Type.STRING, "millrace.local", nonEmpty(), Importance.MEDIUM,
                     "First part of every log's origin: a domain name of yours.")
             .define("audit.epoch.new", Type.BOOLEAN, false, Importance.LOW,

@@ -15,6 +15,7 @@ import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.jspecify.annotations.Nullable;
 
 /// Creates the service's topics, and refuses to start on topics that are weaker than its promises.
 final class Topics {
@@ -158,6 +159,12 @@ final class Topics {
         }
         AuditTopicCheck.check(admin, List.of(audit, config.string("topics.checkpoints")), inputs, requirements());
         AuditTopicCheck.check(admin, List.of(config.string("topics.faults")), 1, requirements());
+    }
+
+    /// How long the audit topic keeps leaves; null for ever.
+    @Nullable Duration auditRetention(Admin admin) {
+        String ms = AuditTopicCheck.read(admin, config.string("topics.audit")).config().getOrDefault("retention.ms", "-1");
+        return Long.parseLong(ms) < 0 ? null : Duration.ofMillis(Long.parseLong(ms));
     }
 
     /// The topics that must keep what they have.

@@ -140,11 +140,11 @@ final class ServiceDriver implements AutoCloseable {
         }
     }
 
-    private SignedNote sign(Checkpoint head) {
+    private SignedNote sign(Checkpoint head, List<NoteSigner> keys) {
         if (signerFailure != null) {
             throw signerFailure;
         }
-        return head.sign(signer);
+        return LogKeys.Signing.LOCAL.sign(head, keys);
     }
 
     private Alarms.Road road() {
@@ -167,7 +167,8 @@ final class ServiceDriver implements AutoCloseable {
         AvroDecoder<Control> reader = new AvroDecoder<>(registry, Control.class);
         reader.warm("llm.control-value");
         return new LogKeeper.Shared(
-                signer, reader, config.flag("audit.salts") ? AvroEncoder.open(registry, SaltRecord.class, "llm.audit.salts-value", serde) : null);
+                signer, null, reader, config.flag("audit.salts") ? AvroEncoder.open(registry, SaltRecord.class, "llm.audit.salts-value", serde) : null,
+                Duration.ofDays(184));
     }
 
     static Prompt.Builder prompt(String id, String text) {

@@ -126,7 +126,7 @@ public final class TopologyParts extends Topology {
                 config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine().card()), ENCODERS,
-                head -> head.sign(around.signer()), logs, alarms, new LogKeeper.Shared(around.signer(), ORDERS, SALTS),
+                LogKeys.Signing.LOCAL, logs, alarms, new LogKeeper.Shared(around.signer(), null, ORDERS, SALTS, Duration.ofDays(184)),
                 partition -> Optional.ofNullable(around.lastLeaf().apply(partition)).map(TopologyParts::last),
                 Duration.ofSeconds(20), DOMAIN, CLUSTER, metrics, around.clock(), ticker, around.random(), config);
         TopologyParts parts = new TopologyParts(alarms);
