@@ -52,7 +52,7 @@ public final class ModelFiles implements AutoCloseable {
 
     private static final System.Logger LOG = System.getLogger(ModelFiles.class.getName());
     private static final int MIB = 1 << 20;
-    private static final int HASH_THREADS = 2;
+    private static final int HASH_THREADS = Math.max(2, Runtime.getRuntime().availableProcessors());
 
     /// The small files: each with the most bytes it may have and the code of the refusal above it.
     private enum Small {
@@ -304,7 +304,7 @@ public final class ModelFiles implements AutoCloseable {
     // -------------------------------------------------------------------------------------------------- digests
 
     /// SHA-256 of every file that was read or mapped, in order of name; weights are hashed over the mapped bytes, that
-    /// is over what is computed with. The first call reads all of them, two files at a time.
+    /// is over what is computed with. The first call reads all of them, as many files at a time as there are cores.
     public synchronized List<ModelCard.FileDigest> digests() {
         if (digests == null) {
             var all = new ArrayList<>(small.values());
