@@ -39,7 +39,7 @@ final class LogRemarks {
                 }
             }
             case PRUNE -> prune(record, history);
-            case RETRACT, FAULT -> withdraw(record, place);
+            case RETRACT, FAULT, CANARY -> withdraw(record, place);
             default -> { }
         }
     }
@@ -86,8 +86,10 @@ final class LogRemarks {
 
     private void withdraw(AttestationRecord record, Place place) {
         SuspectRange range = record.getSuspect();
-        if (record.getEvent() == AuditEvent.RETRACT) {
-            checkRetraction(record, range);
+        LogVerifier.require(range != null || record.getEvent() != AuditEvent.RETRACT, "LOG_RETRACT", "leaf: suspect",
+                "the leaves that are withdrawn", "none");
+        if (range != null) {
+            checkRange(record, range);
         }
         if (range != null && range.getFromSeq() <= range.getToSeq()) {
             withdrawals.add(new Withdrawal(record.getEvent(), range.getOrigin(), range.getFromSeq(), range.getToSeq(),
@@ -95,8 +97,7 @@ final class LogRemarks {
         }
     }
 
-    private void checkRetraction(AttestationRecord record, @Nullable SuspectRange range) {
-        LogVerifier.require(range != null, "LOG_RETRACT", "leaf: suspect", "the leaves that are withdrawn", "none");
+    private void checkRange(AttestationRecord record, SuspectRange range) {
         Origin of;
         try {
             of = Origin.parse(range.getOrigin());

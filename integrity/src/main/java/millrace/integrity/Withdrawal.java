@@ -5,7 +5,7 @@ import millrace.schemas.AuditEvent;
 
 /// Leaves that a later leaf withdraws or puts in doubt.
 ///
-/// @param event `RETRACT`, or `FAULT` for answers that may have been computed with what was found damaged
+/// @param event `RETRACT`, or `FAULT` or `CANARY` for answers that may have been computed with what was found damaged
 /// @param origin of the log that the leaves are in
 /// @param fromSeq index of the first
 /// @param toSeq index of the last

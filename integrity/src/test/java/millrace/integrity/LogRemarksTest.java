@@ -227,6 +227,18 @@ class LogRemarksTest {
                 "origin: expected domain/cluster/topic/partition/epoch, got \"\"", new SuspectRange("", 0L, 0L, "ERASURE"));
     }
 
+    @Test
+    void refusesDoubtOfWhatIsNotThere() {
+        for (AuditEvent event : List.of(AuditEvent.FAULT, AuditEvent.CANARY)) {
+            TestLog wrong = new TestLog(0).add(3).event(event, record -> record.setSuspect(range(1, 3)));
+            assertThat(wrong.verifier().violation()).isEqualTo(new Refuted("LOG_RETRACT", "leaf: suspect: leaves",
+                    "leaves before 3", "1 to 3", new Place(TestLog.TOPIC, 0, 6)));
+            TestLog right = new TestLog(0).add(3).event(event, record -> record.setSuspect(range(1, 2)));
+            assertThat(right.verifier().withdrawals()).extracting(Withdrawal::event, Withdrawal::fromSeq, Withdrawal::toSeq)
+                    .containsExactly(org.assertj.core.groups.Tuple.tuple(event, 1L, 2L));
+        }
+    }
+
     private static void refusesRetraction(String what, String expected, String got, SuspectRange range) {
         TestLog wrong = new TestLog(0).add(3).event(AuditEvent.RETRACT, record -> record.setSuspect(range));
         assertThat(wrong.verifier().violation())
