@@ -51,11 +51,7 @@ final class Int8Loops {
             for (int i = 0; i < queries; i++) {
                 int part = TOKENS * i;
                 int to = sOffset + i * sStride + TOKENS * p;
-                float unit = scratch[units + i];
-                for (int l = 0; l < TOKENS; l++) {
-                    float sum = Math.fma(256f, scratch[parts + part + l], scratch[lowParts + part + l]);
-                    scores[to + l] = sum * unit * scratch[scales + l];
-                }
+                loops.fixedScores(scratch, parts + part, lowParts + part, scales, scratch[units + i], scores, to);
             }
         }
     }
@@ -89,11 +85,7 @@ final class Int8Loops {
             Arrays.fill(scratch, parts, parts + 2 * lanes, 0);
             loops.accumulate(scratch, high, tokens, scratch, 0, lanes, lanes, scratch, parts);
             loops.accumulate(scratch, low, tokens, scratch, 0, lanes, lanes, scratch, lowParts);
-            int to = aOffset + i * lanes;
-            for (int d = 0; d < lanes; d++) {
-                float sum = Math.fma(256f, scratch[parts + d], scratch[lowParts + d]);
-                acc[to + d] = Math.fma(unit, sum, acc[to + d]);
-            }
+            loops.fixedSums(scratch, parts, lowParts, lanes, unit, acc, aOffset + i * lanes);
         }
     }
 }

@@ -87,6 +87,13 @@ public interface TileLoops extends Loops {
             int sStride,
             boolean fresh);
 
+    /// `scores[sOffset + l] = fma(256, parts[high + l], parts[low + l]) · unit · parts[scales + l]` for 16 lanes l.
+    void fixedScores(float[] parts, int high, int low, int scales, float unit, float[] scores, int sOffset);
+
+    /// `acc[aOffset + d] = fma(unit, fma(256, parts[high + d], parts[low + d]), acc[aOffset + d])`; `lanes` is a multiple
+    /// of 16.
+    void fixedSums(float[] parts, int high, int low, int lanes, float unit, float[] acc, int aOffset);
+
     /// `acc[aOffset + d] = fma(p[pOffset + t], values[vOffset + t · vStride + d], acc[aOffset + d])` for t ascending;
     /// `lanes` is a multiple of 16.
     void accumulate(

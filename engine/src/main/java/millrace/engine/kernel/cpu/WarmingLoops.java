@@ -96,6 +96,8 @@ public final class WarmingLoops implements Loops, AutoCloseable {
                 loops.softmax(scores, 0, COLS, 1f, partials);
                 loops.score(x, 0, LANES, 5, decoded, 0, LANES, scores, 0, Matrix.PANEL_ROWS, true);
                 loops.fold(partials, 0, decoded, 0, 5, scores, 0, Matrix.PANEL_ROWS, false);
+                loops.fixedScores(decoded, 0, Matrix.PANEL_ROWS, 2 * Matrix.PANEL_ROWS, 1, scores, 0);
+                loops.fixedSums(decoded, 0, LANES, LANES, 1, scores, 0);
                 loops.accumulate(scores, 0, Matrix.PANEL_ROWS, decoded, 0, LANES, LANES, x, 0);
                 for (TileFormat format : TileFormat.values()) {
                     loops.decode(format, zeros, COLS, 2 * Matrix.PANEL_ROWS, decoded, 0);

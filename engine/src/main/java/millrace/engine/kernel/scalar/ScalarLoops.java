@@ -162,6 +162,20 @@ public final class ScalarLoops implements TileLoops {
         }
     }
 
+    @Override
+    public void fixedScores(float[] parts, int high, int low, int scales, float unit, float[] scores, int sOffset) {
+        for (int l = 0; l < 16; l++) {
+            scores[sOffset + l] = Math.fma(256f, parts[high + l], parts[low + l]) * unit * parts[scales + l];
+        }
+    }
+
+    @Override
+    public void fixedSums(float[] parts, int high, int low, int lanes, float unit, float[] acc, int aOffset) {
+        for (int d = 0; d < lanes; d++) {
+            acc[aOffset + d] = Math.fma(unit, Math.fma(256f, parts[high + d], parts[low + d]), acc[aOffset + d]);
+        }
+    }
+
     private static float element(TileFormat format, long tile, int depth, int lanes, int lane) {
         int perWord = format.perWord();
         int part = depth % perWord;

@@ -65,6 +65,19 @@ final class VectorAttention {
         at(scales, c0).fma(at(parts, p0), from).intoArray(scores, s0);
     }
 
+    static void fixedScores(float[] parts, int high, int low, int scales, float unit, float[] scores, int s0) {
+        FloatVector sum = at(parts, high).fma(all(256f), at(parts, low));
+        sum.mul(unit).mul(at(parts, scales)).intoArray(scores, s0);
+    }
+
+    static void fixedSums(float[] parts, int high, int low, int lanes, float unit, float[] acc, int a0) {
+        FloatVector factor = all(unit);
+        for (int d = 0; d < lanes; d += L) {
+            FloatVector sum = at(parts, high + d).fma(all(256f), at(parts, low + d));
+            sum.fma(factor, at(acc, a0 + d)).intoArray(acc, a0 + d);
+        }
+    }
+
     /// Four tokens to a round, for the same reasons; `tokens` is a multiple of 4.
     static void accumulateFour(
             float[] p, int p0, int tokens, float[] values, int v0, int lanes, float[] acc, int a0) {

@@ -226,4 +226,16 @@ public final class VectorLoops implements TileLoops {
             VectorAttention.accumulateOne(p, pOffset + t, tokens - t, values, v, vStride, acc, aOffset + d);
         }
     }
+
+    @Override
+    public void fixedScores(float[] parts, int high, int low, int scales, float unit, float[] scores, int sOffset) {
+        for (int part = 0; part < 16; part += L) {
+            VectorAttention.fixedScores(parts, high + part, low + part, scales + part, unit, scores, sOffset + part);
+        }
+    }
+
+    @Override
+    public void fixedSums(float[] parts, int high, int low, int lanes, float unit, float[] acc, int aOffset) {
+        VectorAttention.fixedSums(parts, high, low, lanes, unit, acc, aOffset);
+    }
 }
