@@ -144,7 +144,8 @@ public final class Engine implements TextEngine {
             resources.push(pool);
             ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust,
                     guard == null ? "" : guard.table().sha256());
-            openChecks(config, pool, String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE));
+            String identity = String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE);
+            openChecks(config, pool, identity, backend.kernels()::forEach);
             var checks = new Checks(
                     config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card));
             BatchLoop loop = loop(config, model, weights, pool, backend, codec, checks);
@@ -195,12 +196,12 @@ public final class Engine implements TextEngine {
     }
 
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart
-    private static void openChecks(EngineConfig config, PagePool pool, String identity) {
+    private static void openChecks(EngineConfig config, PagePool pool, String identity, PageGuard.Team team) {
         IntegrityConfig integrity = config.integrity();
         if (!integrity.isOff()) {
             StepClock clock = StepClock.system();
             pool.openGuard(new PageGuard.Settings(
-                    identity, PageGuard.Algorithm.CRC32C, integrity.kvMaxAge().toNanos(), clock::nanos, clock::epochMs));
+                    identity, PageGuard.Algorithm.CRC32C, integrity.kvMaxAge().toNanos(), team, clock::nanos, clock::epochMs));
         }
         if (config.prefixCache()) {
             pool.openIndex(identity);

@@ -168,7 +168,7 @@ final class Roster {
     /// Checks the sealed pages of a sequence that were not yet in this phase of the step.
     ///
     /// @return as [PageTable#verify]
-    long verify(Sequence sequence, PageGuard.Moment moment) {
+    private long verify(Sequence sequence, PageGuard.Moment moment) {
         PageGuard guard = pool.guard();
         if (guard == null || sequence.pages == null) {
             return Long.MAX_VALUE;

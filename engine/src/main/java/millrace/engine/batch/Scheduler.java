@@ -160,10 +160,11 @@ final class Scheduler {
                 return false;
             }
         }
-        if (config.isStrict()) {
+        if (guard != null && config.isStrict()) {
             for (int s = 0; s < plan.segmentCount(); s++) {
-                roster.verify(planned[s], PageGuard.Moment.READ);
+                planned[s].pagesVerified += plan.pages(s).queue(guard, PageGuard.Moment.READ);
             }
+            guard.verifyQueued(PageGuard.Moment.READ);
         }
         return !roster.mend();
     }

@@ -2,12 +2,15 @@ package millrace.engine.kv;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.IntConsumer;
 import java.util.function.LongSupplier;
+import org.jspecify.annotations.Nullable;
 
 /// Finds KV pages that do not hold what they should, and keeps their slots from being used again unexamined.
 ///
@@ -28,6 +31,7 @@ import java.util.function.LongSupplier;
 /// All methods are called on the pool's thread, counters may be read by any. Nothing is allocated but when pages are handed
 /// out for the first time and when something is found.
 public final class PageGuard {
+    private static final long NEVER = -1;
     private static final long DAY_MS = 24L * 60 * 60 * 1_000;
     private static final long[] PATTERNS = {0x5555_5555_5555_5555L, 0xAAAA_AAAA_AAAA_AAAAL};
 
@@ -40,6 +44,23 @@ public final class PageGuard {
     /// The most slots that one call of the walk passes.
     private static final int MOST_WALKED = 1_024;
 
+    /// Parts that a batch of digests is cut into.
+    private static final int LANES = 32;
+
+    /// Fewer pages than this are not worth waking a team.
+    private static final int WORTH_A_TEAM = 8;
+
+    /// What one part of a batch needs for itself.
+    private static final class Lane {
+        final PageSeal seal;
+        final @Nullable ByteBuffer[] slabs;
+
+        Lane(PageSeal seal, int slabs) {
+            this.seal = seal;
+            this.slabs = new ByteBuffer[slabs];
+        }
+    }
+
     private final PagePool pool;
     private final Settings settings;
     private final ChainHash hash;
@@ -51,12 +72,21 @@ public final class PageGuard {
     private long[] tags = new long[0];
     private long[] goodPhase = new long[0];
     private long[] verifiedNanos = new long[0];
+    private long[] queuedPhase = new long[0];
     private boolean[] damaged = new boolean[0];
 
     /// When a slot was found damaged last, milliseconds since the epoch.
     private final Map<Integer, Long> faults = new HashMap<>();
 
     private final List<Finding> findings = new ArrayList<>();
+    /// Pages of a batch, what their holders say that they are, and the digests that they have.
+    private int[] queued = new int[64];
+    private long[] queuedTags = new long[64];
+    private long[] queuedDigests = new long[64];
+    private int queueLength;
+    private final Lane[] lanes = new Lane[LANES];
+    private final IntConsumer laneTask = this::runLane;
+
     private boolean everSealed;
     private long phase;
     private int cursor;
@@ -105,16 +135,38 @@ public final class PageGuard {
     ///
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart: model, KV format, arithmetic
     /// @param maxAgeNanos a page that was verified longer ago is verified when it is taken from the index
+    /// @param team runs the digests of many pages side by side
     /// @param nanos a clock for durations
     /// @param epochMs a clock for days
     public record Settings(
-            String identity, Algorithm algorithm, long maxAgeNanos, LongSupplier nanos, LongSupplier epochMs) {}
+            String identity,
+            Algorithm algorithm,
+            long maxAgeNanos,
+            Team team,
+            LongSupplier nanos,
+            LongSupplier epochMs) {}
+
+    /// Runs a task for each of `0 … count − 1`, on any thread, in any order; returns when all are done.
+    @FunctionalInterface
+    public interface Team {
+        /// Nobody but the caller.
+        Team ALONE = (count, task) -> {
+            for (int i = 0; i < count; i++) {
+                task.accept(i);
+            }
+        };
+
+        void forEach(int count, IntConsumer task);
+    }
 
     PageGuard(PagePool pool, Settings settings, ChainHash hash) {
         this.pool = pool;
         this.settings = settings;
         this.hash = hash;
         seal = new PageSeal(settings.algorithm());
+        for (int i = 0; i < LANES; i++) {
+            lanes[i] = new Lane(new PageSeal(settings.algorithm()), pool.slabCount());
+        }
         pageBytes = Math.toIntExact(pool.layout().pageBytes());
         walkedAt = settings.nanos().getAsLong();
     }
@@ -211,6 +263,62 @@ public final class PageGuard {
         }
         good(page);
         return true;
+    }
+
+    /// Puts a sealed page into the batch that [#verifyQueued] looks at, unless it was looked at in this phase.
+    ///
+    /// @return whether it was put there
+    boolean queue(int page, long idTag, Moment moment) {
+        if (damaged[page] || goodPhase[page] == phase) {
+            return false;
+        }
+        if (queuedPhase[page] == phase) {
+            // Two holders of one page must agree on what it is.
+            return tags[page] != idTag && report(page, moment, "identity");
+        }
+        if (queueLength == queued.length) {
+            queued = Arrays.copyOf(queued, 2 * queueLength);
+            queuedTags = Arrays.copyOf(queuedTags, 2 * queueLength);
+            queuedDigests = Arrays.copyOf(queuedDigests, 2 * queueLength);
+        }
+        queuedPhase[page] = phase;
+        queued[queueLength] = page;
+        queuedTags[queueLength++] = idTag;
+        return true;
+    }
+
+    /// Looks at the pages of the batch, side by side, and empties it.
+    public void verifyQueued(Moment moment) {
+        if (queueLength < WORTH_A_TEAM) {
+            Team.ALONE.forEach(LANES, laneTask);
+        } else {
+            settings.team().forEach(LANES, laneTask);
+        }
+        for (int i = 0; i < queueLength; i++) {
+            int page = queued[i];
+            queuedPhase[page] = NEVER;
+            countVerified();
+            if (queuedDigests[i] == digests[page]) {
+                good(page);
+            } else {
+                report(page, moment, digests[page] == PageSeal.POISON ? "unsealed" : "content");
+            }
+        }
+        queueLength = 0;
+    }
+
+    private void runLane(int number) {
+        Lane lane = lanes[number];
+        for (int i = number; i < queueLength; i += LANES) {
+            int page = queued[i];
+            int slab = pool.slabOf(page);
+            ByteBuffer memory = lane.slabs[slab];
+            if (memory == null) {
+                memory = pool.memory(page).duplicate();
+                lane.slabs[slab] = memory;
+            }
+            queuedDigests[i] = lane.seal.digest(queuedTags[i], memory.clear(), pool.offset(page), pageBytes);
+        }
     }
 
     private void good(int page) {
@@ -315,6 +423,8 @@ public final class PageGuard {
         tags = Arrays.copyOf(tags, size);
         goodPhase = Arrays.copyOf(goodPhase, size);
         verifiedNanos = Arrays.copyOf(verifiedNanos, size);
+        queuedPhase = Arrays.copyOf(queuedPhase, size);
+        Arrays.fill(queuedPhase, from, size, NEVER);
         damaged = Arrays.copyOf(damaged, size);
     }
 

@@ -215,8 +215,16 @@ public final class PagePool implements AutoCloseable {
 
     /// The slab that the page lies in, little-endian; the caller sets position and limit.
     ByteBuffer memory(int page) {
-        ByteBuffer slab = Objects.requireNonNull(memory[page / pagesPerSlab]);
-        return slab.clear();
+        return Objects.requireNonNull(memory[page / pagesPerSlab]).clear();
+    }
+
+    /// Number of the slab that the page lies in, and how many there are at most.
+    int slabOf(int page) {
+        return page / pagesPerSlab;
+    }
+
+    int slabCount() {
+        return slabs.length;
     }
 
     /// Where the page begins in [#memory].

@@ -153,17 +153,26 @@ public final class PageTable {
         return NO_PAGE;
     }
 
+    /// Puts all sealed pages into the guard's batch, those apart that are not the table's own.
+    ///
+    /// @return how many
+    public int queue(PageGuard guard, PageGuard.Moment moment) {
+        int count = 0;
+        for (int i = 0; i < sealed; i++) {
+            if (pool.owns(pages[i], epochs[i], addresses[i]) && guard.queue(pages[i], idTags[i], moment)) {
+                count++;
+            }
+        }
+        return count;
+    }
+
     /// Checks all sealed pages against their digests, those apart that are not the table's own.
     ///
     /// @return what steps up to this one have made of its pages is good; `Long.MAX_VALUE` if all of them are sound
     public long verify(PageGuard guard, PageGuard.Moment moment) {
-        long good = Long.MAX_VALUE;
-        for (int i = 0; i < sealed; i++) {
-            if (pool.owns(pages[i], epochs[i], addresses[i]) && !guard.verify(pages[i], idTags[i], moment)) {
-                good = Math.min(good, guard.goodStep(pages[i]));
-            }
-        }
-        return good;
+        queue(guard, moment);
+        guard.verifyQueued(moment);
+        return goodStep(guard);
     }
 
     /// As [#verify], of pages that were found damaged before; looks at none.

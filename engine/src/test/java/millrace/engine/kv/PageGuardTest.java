@@ -30,7 +30,7 @@ class PageGuardTest {
 
     private PagePool pool(String identity, Algorithm algorithm) {
         var created = new PagePool(LAYOUT, 40 * LAYOUT.pageBytes());
-        created.openGuard(new PageGuard.Settings(identity, algorithm, MAX_AGE, () -> nanos, () -> epochMs));
+        created.openGuard(new PageGuard.Settings(identity, algorithm, MAX_AGE, PageGuard.Team.ALONE, () -> nanos, () -> epochMs));
         created.openIndex(identity);
         return created;
     }
@@ -338,7 +338,7 @@ class PageGuardTest {
         var random = new SplittableRandom(7);
         try (var plain = new PagePool(LAYOUT, 10 * LAYOUT.pageBytes())) {
             PageGuard guard = plain.openGuard(
-                    new PageGuard.Settings("m", Algorithm.CRC32C, MAX_AGE, () -> nanos, () -> epochMs));
+                    new PageGuard.Settings("m", Algorithm.CRC32C, MAX_AGE, PageGuard.Team.ALONE, () -> nanos, () -> epochMs));
             PageTable table = new PageTable(plain);
             table.ensure(40);
             table.seal(new PrefixKey(""), tokens(random, 40), 40);
@@ -353,7 +353,7 @@ class PageGuardTest {
     @Test
     void thereIsOneGuardAndItComesFirst() {
         String expected = "KV cache: expected one guard, opened before the index and before the first page is handed out";
-        var settings = new PageGuard.Settings("m", Algorithm.CRC32C, 0, () -> 0, () -> 0);
+        var settings = new PageGuard.Settings("m", Algorithm.CRC32C, 0, PageGuard.Team.ALONE, () -> 0, () -> 0);
         assertThatThrownBy(() -> pool.openGuard(settings)).hasMessage(expected);
         try (var late = new PagePool(LAYOUT, LAYOUT.pageBytes())) {
             late.openIndex("m");
