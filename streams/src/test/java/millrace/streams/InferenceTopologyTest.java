@@ -15,10 +15,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
-import java.util.stream.IntStream;
-import millrace.engine.ActivationTop;
-import millrace.engine.Transcript;
-import millrace.integrity.ActivationProof;
 import millrace.integrity.Commitment;
 import millrace.integrity.Digest;
 import millrace.schemas.AttestationRecord;
@@ -112,27 +108,6 @@ class InferenceTopologyTest {
         service.answerAll();
         String leaf = new String(service.leaves.getFirst().value(), StandardCharsets.ISO_8859_1);
         assertThat(leaf).contains("r-1").doesNotContain("secret", "answer", "tenant-name");
-    }
-
-    @Test
-    void provesActivationsInTheCompletionAndCommitsToThemInTheLeaf() {
-        start();
-        int[] indices = IntStream.range(0, ActivationTop.COUNT).map(i -> 7 * i).toArray();
-        int[] bits = IntStream.range(0, ActivationTop.COUNT).map(i -> 0x4000 + i).toArray();
-        ActivationTop top = new ActivationTop(indices, bits);
-        service.send(prompt("r-1", "hello").build());
-        service.engine.end("r-1", ScriptedEngine.result(service.engine.submitted.getFirst().prompt, "answer",
-                new Transcript(2, true, 0, 1, 0, 0, 0, List.of(), List.of(top, top))));
-        service.turn();
-
-        Completion completion = service.completion(0);
-        byte[] proofs = completion.getActivationProofs().array();
-        assertThat(proofs).hasSize(2 * ActivationProof.BYTES);
-        assertThat(ActivationProof.parse(Arrays.copyOf(proofs, ActivationProof.BYTES)).compare(indices, bits).matches())
-                .isEqualTo(ActivationTop.COUNT);
-        AttestationRecord leaf = service.leaf(0);
-        assertThat(leaf.getLevel()).isEqualTo(2);
-        assertThat(leaf.getProofsCommit()).isEqualTo(Commitment.proofs(completion.getSalt().array(), proofs).toHash());
     }
 
     @Test
