@@ -62,7 +62,7 @@ final class AuditReading implements AutoCloseable {
         checkpoints = heads;
         completions = answers;
         total = leaves.span() + (heads == null ? 0 : heads.span()) + (answers == null ? 0 : answers.span());
-        leaves.truncated().forEach(log::truncated);
+        PruneSearch.tell(leaves, log, options.resolver());
         if (matcher != null && completions != null) {
             matcher.truncated(completions.truncated());
         }

@@ -8,6 +8,7 @@ import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Refuted;
 import millrace.integrity.Verdict.Undecided;
 import millrace.integrity.Verdict.Verified;
+import millrace.integrity.Withdrawal;
 import org.jspecify.annotations.Nullable;
 
 /// What an audit found.
@@ -23,6 +24,7 @@ import org.jspecify.annotations.Nullable;
 /// @param completionsChecked whether a completions topic was given
 /// @param logs every log with its size and root
 /// @param witnessed leaves of each log that enough witnesses have cosigned, by origin; empty if none were demanded
+/// @param withdrawn leaves that later leaves withdraw or put in doubt
 /// @param seconds wall time
 public record AuditReport(
         Verdict verdict,
@@ -37,10 +39,14 @@ public record AuditReport(
         boolean completionsChecked,
         List<LogStatus> logs,
         Map<String, Long> witnessed,
+        List<Withdrawal> withdrawn,
         double seconds) {
+
+    private static final int MOST_SHOWN = 20;
 
     public AuditReport {
         logs = List.copyOf(logs);
+        withdrawn = List.copyOf(withdrawn);
         witnessed = Map.copyOf(witnessed);
     }
 
@@ -90,6 +96,13 @@ public record AuditReport(
             out.append(line("%d leaves are cosigned by enough witnesses",
                     witnessed.values().stream().mapToLong(Long::longValue).sum()));
         }
+        if (!withdrawn.isEmpty()) {
+            out.append(line("%d ranges of leaves are withdrawn or in doubt:", withdrawn.size()));
+            withdrawn.stream().limit(MOST_SHOWN).forEach(range -> out.append("  ").append(range).append('\n'));
+            if (withdrawn.size() > MOST_SHOWN) {
+                out.append(line("  and %d more: see --json", withdrawn.size() - MOST_SHOWN));
+            }
+        }
         switch (verdict) {
             case Verified verified -> out.append(line("verdict: ok (%.1f s)", seconds));
             case Refuted refuted -> out.append(line("verdict: VIOLATED (%.1f s)", seconds)).append("  ").append(refuted)
@@ -132,6 +145,7 @@ public record AuditReport(
             close(out);
         }
         out.append("],");
+        withdrawn(out);
         switch (verdict) {
             case Verified verified -> { }
             case Undecided undecided -> {
@@ -142,6 +156,24 @@ public record AuditReport(
         }
         out.append("\"seconds\":").append(String.format(Locale.ROOT, "%.3f", seconds));
         return out.append('}').toString();
+    }
+
+    private void withdrawn(StringBuilder out) {
+        out.append("\"withdrawn\":[");
+        for (int i = 0; i < withdrawn.size(); i++) {
+            Withdrawal range = withdrawn.get(i);
+            out.append(i == 0 ? "{" : ",{");
+            field(out, "event", range.event().toString());
+            field(out, "origin", range.origin());
+            field(out, "from_seq", range.fromSeq());
+            field(out, "to_seq", range.toSeq());
+            field(out, "reason", range.reason());
+            field(out, "detail", range.detail());
+            field(out, "partition", range.at().partition());
+            field(out, "offset", range.at().offset());
+            close(out);
+        }
+        out.append("],");
     }
 
     private static void violation(StringBuilder out, Refuted refuted) {

@@ -75,6 +75,7 @@ public final class AuditVerifier {
             logs.forEach(log -> witnessed.put(log.origin().text(), cosignatures.covered(log.origin().text())));
         }
         return new AuditReport(verdict, reading.log.leaves(), reading.log.checkpoints(), read, matched, expired,
-                reading.partitions(), tail, !options.keys().isEmpty(), reading.matcher != null, logs, witnessed, seconds);
+                reading.partitions(), tail, !options.keys().isEmpty(), reading.matcher != null, logs, witnessed,
+                reading.log.withdrawals(), seconds);
     }
 }

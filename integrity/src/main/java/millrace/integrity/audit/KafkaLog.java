@@ -20,6 +20,7 @@ import org.jspecify.annotations.Nullable;
 /// commits nothing. Not for use by two threads at once.
 final class KafkaLog implements AutoCloseable {
     private static final Duration POLL = Duration.ofMillis(200);
+    private static final long FIRST_STEP = 4096;
 
     private final String topic;
     private final Duration stall;
@@ -141,11 +142,57 @@ final class KafkaLog implements AutoCloseable {
             rewind();
             if (positions(open) > before) {
                 progress = System.nanoTime();
-            } else if (System.nanoTime() - progress > stall.toNanos()) {
-                throw new IntegrityException("AUDIT_READ_STALLED",
-                        "topic %s: expected records of %s, got none for %d s; check the brokers and the right to read"
-                                .formatted(topic, open, stall.toSeconds()));
+            } else {
+                checkStall(progress, open);
             }
+        }
+    }
+
+    /// The newest committed record of a partition that passes, looked for from the end backwards; null if there is none. Reading goes
+    /// on where it was.
+    ///
+    /// @throws IntegrityException code `AUDIT_READ_STALLED` if the broker sends nothing for too long
+    @Nullable ConsumerRecord<byte[], byte[]> newest(int partition, Predicate<ConsumerRecord<byte[], byte[]>> wanted) {
+        TopicPartition at = new TopicPartition(topic, partition);
+        long position = consumer.position(at);
+        long to = consumer.endOffsets(List.of(at)).get(at);
+        consumer.pause(partitions);
+        consumer.resume(List.of(at));
+        ConsumerRecord<byte[], byte[]> found = null;
+        for (long step = FIRST_STEP; found == null && to > beginnings.get(at); step *= 8) {
+            long from = Math.max(beginnings.get(at), to - step);
+            found = newest(at, from, to, wanted);
+            to = from;
+        }
+        consumer.seek(at, position);
+        return found;
+    }
+
+    private @Nullable ConsumerRecord<byte[], byte[]> newest(
+            TopicPartition at, long from, long to, Predicate<ConsumerRecord<byte[], byte[]>> wanted) {
+        consumer.seek(at, from);
+        ConsumerRecord<byte[], byte[]> found = null;
+        long progress = System.nanoTime();
+        for (long before = from; before < to; before = consumer.position(at)) {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL).records(at)) {
+                if (record.offset() < to && wanted.test(record)) {
+                    found = record;
+                }
+            }
+            if (consumer.position(at) > before) {
+                progress = System.nanoTime();
+            } else {
+                checkStall(progress, List.of(at));
+            }
+        }
+        return found;
+    }
+
+    private void checkStall(long progressNanos, List<TopicPartition> open) {
+        if (System.nanoTime() - progressNanos > stall.toNanos()) {
+            throw new IntegrityException("AUDIT_READ_STALLED",
+                    "topic %s: expected records of %s, got none for %d s; check the brokers and the right to read"
+                            .formatted(topic, open, stall.toSeconds()));
         }
     }
 

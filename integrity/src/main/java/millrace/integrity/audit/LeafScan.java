@@ -45,7 +45,7 @@ final class LeafScan {
             }
         }
         try (KafkaLog leaves = new KafkaLog(options.client(), options.topic(), options.partition(), options.stall())) {
-            leaves.truncated().forEach(log::truncated);
+            PruneSearch.tell(leaves, log, options.resolver());
             long total = leaves.span();
             leaves.takeEnds();
             leaves.read(record -> {

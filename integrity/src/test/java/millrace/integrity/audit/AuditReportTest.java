@@ -11,18 +11,20 @@ import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Place;
 import millrace.integrity.Verdict.Refuted;
 import millrace.integrity.Verdict.Undecided;
+import millrace.integrity.Withdrawal;
+import millrace.schemas.AuditEvent;
 import org.junit.jupiter.api.Test;
 
 class AuditReportTest {
     private static AuditReport report(Verdict verdict, boolean keys) {
         return new AuditReport(verdict, 12, 2, 11, 10, 4, 1, 3, keys, true,
-                List.of(new LogStatus(new Origin("a", "b", "c", 0, 1), 12, Digest.ZERO, 9)), Map.of(), 1.25);
+                List.of(new LogStatus(new Origin("a", "b", "c", 0, 1), 12, Digest.ZERO, 9)), Map.of(), List.of(), 1.25);
     }
 
     @Test
     void rendersOneObject() {
         String log = "\"logs\":[{\"origin\":\"a/b/c/0/1\",\"size\":12,\"checkpointed\":9,\"root\":\""
-                + "0".repeat(64) + "\"}],";
+                + "0".repeat(64) + "\"}],\"withdrawn\":[],";
         String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"expired\":4,"
                 + "\"partitions\":1,\"tail_leaves\":3,\"signatures_checked\":true,\"completions_checked\":true,";
         assertThat(report(Verdict.VERIFIED, true).json())
@@ -47,6 +49,17 @@ class AuditReportTest {
                 verdict: VIOLATED (1.3 s)
                   t-3@4: LOG_X: what: expected aa, got bb
                 """);
+    }
+
+    @Test
+    void listsWhatIsWithdrawn() {
+        List<Withdrawal> ranges = java.util.stream.LongStream.range(0, 22).mapToObj(i -> new Withdrawal(
+                AuditEvent.RETRACT, "a/b/c/0/1", i, i + 1, "ERASURE", "scope=request", new Place("t", 3, i))).toList();
+        AuditReport report = new AuditReport(Verdict.VERIFIED, 12, 2, 11, 10, 0, 1, 0, true, true, List.of(), Map.of(), ranges, 1.25);
+        assertThat(report.text()).contains("22 ranges of leaves are withdrawn or in doubt:\n"
+                + "  RETRACT leaves 0 to 1 of a/b/c/0/1: ERASURE, scope=request (t-3@0)\n").contains("  and 2 more: see --json\n");
+        assertThat(report.json()).contains("\"withdrawn\":[{\"event\":\"RETRACT\",\"origin\":\"a/b/c/0/1\",\"from_seq\":0,\"to_seq\":1,"
+                + "\"reason\":\"ERASURE\",\"detail\":\"scope=request\",\"partition\":3,\"offset\":0},{");
     }
 
     @Test

@@ -11,7 +11,7 @@ import picocli.CommandLine.Spec;
         mixinStandardHelpOptions = true,
         exitCodeOnInvalidInput = AuditCommand.USAGE,
         exitCodeOnExecutionException = AuditCommand.USAGE,
-        description = "Verifies the audit log of a cluster, from outside.",
+        description = "Verifies the audit log of a cluster, from outside; erases and retracts through the service.",
         synopsisSubcommandLabel = "COMMAND",
         footer = {"", "Exit codes: 0 ok, 1 violated, 2 cannot be decided, 3 usage or input/output."},
         subcommands = {
@@ -21,6 +21,9 @@ import picocli.CommandLine.Spec;
             AuditCheckProofCommand.class,
             AuditConsistencyCommand.class,
             AuditReconcileCommand.class,
+            AuditEraseCommand.class,
+            AuditRetractCommand.class,
+            AuditSaltCommand.class,
             KeygenCommand.class
         })
 final class AuditCommand implements Callable<Integer> {
