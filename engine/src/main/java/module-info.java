@@ -3,8 +3,9 @@ module millrace.engine {
     requires static transitive org.jspecify;
     requires com.fasterxml.jackson.databind;
     requires static jdk.incubator.vector;
-    // For tests alone, which are compiled as part of this module: they measure allocation and processor time.
-    requires static java.management;
+    requires java.management;
+    // For tests alone, which are compiled as part of this module: they measure allocation, and expect warnings.
+    requires static java.logging;
     requires static jdk.management;
 
     exports millrace.engine;

@@ -12,6 +12,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Level;
+import java.util.logging.Logger;
 import millrace.engine.IntegrityEvent.Kind;
 import millrace.engine.IntegrityEvent.Result;
 import millrace.engine.batch.StepClock;
@@ -24,7 +26,9 @@ import millrace.engine.resident.Damage;
 import millrace.engine.resident.MatrixRegion;
 import millrace.engine.resident.Region;
 import millrace.engine.weights.ModelFiles;
+import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -32,6 +36,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class WeightGuardTest {
     private static final int INJECTIONS = 400;
+
+    /// Warns of every fault, as it should; thousands of them would hide all else.
+    private static final Logger WARNINGS = Logger.getLogger(WeightGuard.class.getName());
 
     @TempDir
     Path dir;
@@ -59,6 +66,16 @@ class WeightGuardTest {
         public long epochMs() {
             return TimeUnit.NANOSECONDS.toMillis(nanos);
         }
+    }
+
+    @BeforeAll
+    static void mute() {
+        WARNINGS.setLevel(Level.OFF);
+    }
+
+    @AfterAll
+    static void unmute() {
+        WARNINGS.setLevel(null);
     }
 
     /// Loads a small model; `packed-int4` and the like are checkpoints of `model pack`.
