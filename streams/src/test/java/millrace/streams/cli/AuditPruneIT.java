@@ -1,0 +1,69 @@
+package millrace.streams.cli;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.PrintWriter;
+import java.io.StringWriter;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import millrace.integrity.Digest;
+import millrace.integrity.Leaf;
+import millrace.integrity.TreeState;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.AuditEvent;
+import millrace.schemas.PruneMark;
+import millrace.streams.embedded.EmbeddedBroker;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.common.TopicPartition;
+import org.junit.jupiter.api.Test;
+import picocli.CommandLine;
+
+/// A topic whose oldest leaves were deleted verifies from where the log said that it may begin.
+class AuditPruneIT {
+    private static void delete(EmbeddedBroker broker, String topic, long before) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.bootstrap()))) {
+            admin.deleteRecords(Map.of(new TopicPartition(topic, 1), RecordsToDelete.beforeOffset(before))).all().get(30, TimeUnit.SECONDS);
+        }
+    }
+
+    private static String verify(AuditScene scene, int expected) {
+        StringWriter out = new StringWriter();
+        StringWriter err = new StringWriter();
+        int code = new CommandLine(new Main()).setOut(new PrintWriter(out)).setErr(new PrintWriter(err)).execute(
+                AuditScene.with(new String[] {"audit"}, scene.verify(
+                        "--key", AuditScene.KEY.vkey(), "--skip-completions", "--settle-ms", "0", "--json")));
+        assertThat(code).as(out.toString() + err).isEqualTo(expected);
+        return out.toString();
+    }
+
+    @Test
+    void beginsWhereTheNewestPruneLeafAllows() throws Exception {
+        try (EmbeddedBroker broker = EmbeddedBroker.ephemeral("127.0.0.1", 0); AuditScene scene = new AuditScene(broker, "pruned")) {
+            for (int i = 0; i < 20; i++) {
+                scene.commit(scene::answer); // offsets 0, 2, 4 …: a marker follows each
+            }
+            TreeState then = scene.state;
+            for (int i = 0; i < 10; i++) {
+                scene.commit(scene::answer);
+            }
+            scene.commit(() -> {
+                AttestationRecord record = AuditScene.attestation(scene.state, scene.completions);
+                record.setEvent(AuditEvent.PRUNE);
+                record.setInOffset(-1);
+                record.setPrune(new PruneMark(then.size(), then.lastLeaf().toHash(),
+                        then.frontier().nodes().stream().map(Digest::toHash).toList()));
+                Leaf leaf = Leaf.of(record);
+                scene.send(scene.audit, 1, leaf.wire(1));
+                scene.state = scene.state.append(leaf.hash());
+            });
+            scene.commit(scene::answer);
+            scene.commit(scene::checkpoint);
+            assertThat(verify(scene, 0)).contains("\"leaves\":32,");
+            delete(broker, scene.audit, 24);
+            assertThat(verify(scene, 0)).contains("\"leaves\":20,", "\"size\":32,\"checkpointed\":32,\"root\":\"" + scene.state.frontier().root().hex());
+            delete(broker, scene.audit, 42);
+            assertThat(verify(scene, 2)).contains("\"code\":\"LOG_PREFIX_MISSING\"");
+        }
+    }
+}
