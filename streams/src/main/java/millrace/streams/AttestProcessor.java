@@ -95,7 +95,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         // Kafka Streams may initialize the same instance again, on a state that was taken back.
         introduced = false;
         memory = shared.logs().memory(partition);
-        memory.rewind(log.state().size());
+        memory.rewind(log.state().size(), seq -> log.writers().mayHaveWritten(shared.logs().writer(), seq));
         checkpoints = new LogCheckpoints(
                 keeper::sign, shared.metrics(), shared.ticker(), config.span("audit.checkpoint.max.lag"));
         checkpoints.grown(log.state());
@@ -124,6 +124,8 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         keeper.open(now);
         if (!introduced) {
             introduced = true;
+            log.beginWriting(shared.logs().writer());
+            memory.began(log.state().size());
             leaf(shared.events().modelLoad(log.state(), now), NO_KEY);
             leaf(shared.events().build(log.state(), now), NO_KEY);
         }

@@ -19,11 +19,13 @@ import org.slf4j.LoggerFactory;
 final class AuditLog {
     static final String STORE = "tlog";
     private static final Bytes KEY = Bytes.wrap(new byte[] {0});
+    private static final Bytes WRITERS = Bytes.wrap(new byte[] {1});
     private static final Logger LOG = LoggerFactory.getLogger(AuditLog.class);
 
     private final KeyValueStore<Bytes, byte[]> store;
     private TreeState state;
     private @Nullable PreviousLog previous;
+    private LogWriters writers = LogWriters.NONE;
     private boolean dirty;
 
     /// The log's state and the audit topic do not agree.
@@ -64,6 +66,9 @@ final class AuditLog {
         }
         if (!log.agrees(last)) {
             log.diverged(last.orElse(null), newEpoch);
+        } else if (kept != null) {
+            byte[] known = store.get(WRITERS);
+            log.writers = known == null ? LogWriters.NONE : LogWriters.decode(known);
         }
         return log;
     }
@@ -112,7 +117,19 @@ final class AuditLog {
         PreviousLog ended = new PreviousLog(state.origin().text(), state.size(), state.frontier().root().toHash(), reason);
         previous = ended;
         state = TreeState.start(state.origin().nextEpoch());
+        writers = LogWriters.NONE;
         return ended;
+    }
+
+    /// Who wrote the leaves.
+    LogWriters writers() {
+        return writers;
+    }
+
+    /// From the next leaf on this process writes.
+    void beginWriting(long writer) {
+        writers = writers.begin(writer, state.size());
+        store.put(WRITERS, writers.encode());
     }
 
     void append(Digest leaf) {

@@ -1,5 +1,6 @@
 package millrace.streams;
 
+import java.security.SecureRandom;
 import java.util.Collection;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -15,12 +16,24 @@ final class AuditLogs {
     private final Map<Integer, LogCheckpoints> open = new ConcurrentHashMap<>();
     private final AtomicLong lastRegularMs = new AtomicLong(Long.MIN_VALUE / 2);
     private final ServiceMetrics metrics;
+    private final long writer;
 
     AuditLogs(ServiceMetrics metrics) {
+        this(metrics, new SecureRandom().nextLong());
+    }
+
+    /// @param writer names this run of the process, unlike every other
+    AuditLogs(ServiceMetrics metrics, long writer) {
         this.metrics = metrics;
+        this.writer = writer;
         metrics.gauge("millrace.audit.checkpoint.lag.seconds",
                 () -> logs().stream().mapToLong(LogCheckpoints::lagNanos).max().orElse(0) / 1e9);
         metrics.gauge("millrace.audit.unsigned.leaves", () -> logs().stream().mapToLong(LogCheckpoints::unsignedLeaves).sum());
+    }
+
+    /// Names this run of the process, see [LogWriters].
+    long writer() {
+        return writer;
     }
 
     private Collection<LogCheckpoints> logs() {

@@ -19,6 +19,7 @@ import millrace.engine.IntegrityEvent;
 final class LogMemory {
     static final int MOST_ANSWERS = 1 << 17;
     private static final int MOST_NOTES = 4_096;
+    private static final int MOST_STINTS = 64;
 
     /// Leaves of the log, both ends included.
     ///
@@ -40,6 +41,8 @@ final class LogMemory {
     private final LongPredicate regularCanary;
     private final int mostAnswers;
     private final ArrayDeque<Note> notes = new ArrayDeque<>();
+    /// First leaves that this process wrote each time that it took the log over.
+    private final ArrayDeque<Long> stints = new ArrayDeque<>();
     private long[] seqs = new long[64];
     private long[] steps = new long[64];
     private int head;
@@ -63,10 +66,21 @@ final class LogMemory {
     /// Forgets what was rolled back with a transaction: the log has `size` leaves. Events whose leaves are gone are to be
     /// written again.
     synchronized void rewind(long size) {
-        while (count > 0 && seqs[at(count - 1)] >= size) {
+        rewind(size, seq -> true);
+    }
+
+    /// The same of a log that others may have written meanwhile: where a leaf of this process was rolled back may stand one
+    /// of another.
+    ///
+    /// @param own says of a leaf of the log whether this process may have written it
+    synchronized void rewind(long size, LongPredicate own) {
+        while (count > 0 && (seqs[at(count - 1)] >= size || !own.test(seqs[at(count - 1)]))) {
             count--;
         }
-        while (!notes.isEmpty() && notes.getLast().seq() >= size) {
+        while (!stints.isEmpty() && stints.getLast() >= size) {
+            stints.removeLast();
+        }
+        while (!notes.isEmpty() && (notes.getLast().seq() >= size || !own.test(notes.getLast().seq()))) {
             seen = notes.removeLast().event() - 1;
             canaryDue = true;
             scrubDue = true;
@@ -109,6 +123,18 @@ final class LogMemory {
             }
         }
         return taken;
+    }
+
+    /// This process begins to write, again if it did before: what stands between may be of others.
+    synchronized void began(long seq) {
+        stints.addLast(seq);
+        if (stints.size() > MOST_STINTS) {
+            stints.removeFirst();
+        }
+    }
+
+    private boolean isInterrupted(long afterSeq, long seq) {
+        return stints.stream().anyMatch(stint -> afterSeq < stint && stint <= seq);
     }
 
     /// A leaf of this process was appended.
@@ -168,6 +194,11 @@ final class LogMemory {
             widened = true;
         }
         for (int i = 0; i < count; i++) {
+            if (from >= 0 && isInterrupted(to, seqs[at(i)])) {
+                ranges.add(new Range(from, to, widened));
+                from = -1;
+                widened = false;
+            }
             if (steps[at(i)] >= fromStep) {
                 from = from < 0 ? seqs[at(i)] : from;
                 to = seqs[at(i)];

@@ -83,6 +83,34 @@ class LogMemoryTest {
         assertThat(memory.suspects(0)).isEmpty();
     }
 
+    /// What this process wrote last was rolled back while another had the log, and has written past it.
+    @Test
+    void forgetsWhatWasRolledBackUnderTheLeavesOfAnother() {
+        memory.began(0);
+        for (long seq = 0; seq < 10; seq++) {
+            answer(memory, seq, seq + 1);
+        }
+        assertThat(memory.take(event(Kind.WEIGHT, Result.REPAIRED), 10)).isTrue();
+        LogWriters writers = LogWriters.NONE.begin(1, 0).begin(2, 7);
+        memory.rewind(20, seq -> writers.mayHaveWritten(1, seq));
+        assertThat(memory.seen()).as("its leaf is gone, though the log is longer").isZero();
+        assertThat(memory.suspects(1)).as("7 to 9 are answers of another").containsExactly(new Range(0, 6, false));
+    }
+
+    @Test
+    void namesNoAnswerThatAnotherWroteInBetween() {
+        memory.began(0);
+        answer(memory, 3, 50);
+        memory.rewind(10, seq -> true);
+        memory.began(10);
+        answer(memory, 12, 60);
+        answer(memory, 13, 61);
+        assertThat(memory.suspects(50)).containsExactly(new Range(3, 3, false), new Range(12, 13, false));
+        memory.rewind(10);
+        answer(memory, 10, 70);
+        assertThat(memory.suspects(50)).as("that it began at 10 was rolled back").containsExactly(new Range(3, 10, false));
+    }
+
     @Test
     void takesUpAgainTheEventsWhoseLeavesWereRolledBack() {
         assertThat(memory.take(event(Kind.CANARY, Result.PASSED), 2)).isTrue();

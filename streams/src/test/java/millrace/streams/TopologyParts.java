@@ -116,7 +116,7 @@ public final class TopologyParts extends Topology {
         ServiceConfig config = ServiceConfig.of(settings);
         ServiceMetrics metrics = new ServiceMetrics(new SimpleMeterRegistry());
         Ticker ticker = ticker(around);
-        AuditLogs logs = new AuditLogs(metrics);
+        AuditLogs logs = new AuditLogs(metrics, around.random().nextLong());
         Alarms alarms = new Alarms(around.engine(), around.instance(), road(around.alarms()), metrics, around.clock());
         Attestations attestations = new Attestations(
                 around.engine().card(), around.engine()::integrity, config, around.instance(), around.signer());
