@@ -1,5 +1,6 @@
 package millrace.streams;
 
+import java.nio.BufferUnderflowException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import org.apache.kafka.common.header.Header;
@@ -18,6 +19,7 @@ import org.jspecify.annotations.Nullable;
 /// @param value the record's value as it came, schema id included
 record PendingPrompt(boolean admitted, long timestampMs, byte @Nullable [] key, byte[] value, Headers headers) {
     private static final byte VERSION = 1;
+    private static final byte[] NOTHING = {};
 
     static byte[] storeKey(long offset) {
         return ByteBuffer.allocate(Long.BYTES).putLong(offset).array();
@@ -44,24 +46,33 @@ record PendingPrompt(boolean admitted, long timestampMs, byte @Nullable [] key, 
         return out.array();
     }
 
+    /// @throws IllegalStateException if the bytes are not those of [#encode()]
     static PendingPrompt decode(byte[] bytes) {
-        ByteBuffer in = ByteBuffer.wrap(bytes);
-        byte version = in.get();
-        if (version != VERSION) {
-            throw new IllegalStateException("pending store: expected entry version " + VERSION + ", got " + version
+        if (bytes.length > 0 && bytes[0] != VERSION) {
+            throw new IllegalStateException("pending store: expected entry version " + VERSION + ", got " + bytes[0]
                     + "; it was written by another release: finish its prompts with that release first");
         }
-        boolean admitted = in.get() != 0;
-        long timestampMs = in.getLong();
-        byte[] key = take(in);
-        byte[] value = take(in);
-        int count = in.getInt();
-        RecordHeaders headers = new RecordHeaders();
-        for (int i = 0; i < count; i++) {
-            byte[] name = take(in);
-            headers.add(new String(name == null ? new byte[0] : name, StandardCharsets.UTF_8), take(in));
+        ByteBuffer in = ByteBuffer.wrap(bytes);
+        try {
+            in.get();
+            boolean admitted = in.get() != 0;
+            long timestampMs = in.getLong();
+            byte[] key = take(in);
+            byte[] value = take(in);
+            int count = in.getInt();
+            RecordHeaders headers = new RecordHeaders();
+            for (int i = 0; i < count; i++) {
+                byte[] name = take(in);
+                headers.add(new String(name == null ? NOTHING : name, StandardCharsets.UTF_8), take(in));
+            }
+            if (count >= 0 && !in.hasRemaining()) {
+                return new PendingPrompt(admitted, timestampMs, key, value == null ? NOTHING : value, headers);
+            }
+        } catch (BufferUnderflowException e) {
+            // Refused below.
         }
-        return new PendingPrompt(admitted, timestampMs, key, value == null ? new byte[0] : value, headers);
+        throw new IllegalStateException("pending store: expected an entry whose lengths agree with its " + bytes.length
+                + " bytes, got others; it is damaged: restore the store");
     }
 
     private static int length(byte @Nullable [] bytes) {
@@ -80,6 +91,9 @@ record PendingPrompt(boolean admitted, long timestampMs, byte @Nullable [] key, 
         int length = in.getInt();
         if (length < 0) {
             return null;
+        }
+        if (length > in.remaining()) {
+            throw new BufferUnderflowException();
         }
         byte[] bytes = new byte[length];
         in.get(bytes);

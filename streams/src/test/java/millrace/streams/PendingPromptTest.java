@@ -68,6 +68,36 @@ class PendingPromptTest {
                         + " that release first");
     }
 
+    /// Damaged bytes are refused, or give a prompt that comes back from its own bytes; no length in them is believed.
+    @Test
+    void givesBackOrRefusesDamagedBytes() {
+        RecordHeaders headers = new RecordHeaders();
+        headers.add("traceparent", new byte[] {1, 2});
+        headers.add("none", null);
+        byte[] sound = new PendingPrompt(true, 258, new byte[] {7}, new byte[] {8, 8, 9}, headers).encode();
+        SplittableRandom random = new SplittableRandom(1);
+        int refused = 0;
+        for (int i = 0; i < 20_000; i++) {
+            byte[] damaged = random.nextInt(4) == 0 ? Arrays.copyOf(sound, random.nextInt(2 * sound.length)) : sound.clone();
+            for (int n = random.nextInt(3); n > 0 && damaged.length > 0; n--) {
+                damaged[random.nextInt(damaged.length)] = (byte) random.nextInt(256);
+            }
+            try {
+                byte[] again = PendingPrompt.decode(damaged).encode();
+                assertThat(PendingPrompt.decode(again).encode()).as("round %d", i).isEqualTo(again);
+            } catch (IllegalStateException e) {
+                refused++;
+                assertThat(e.getMessage()).startsWith("pending store: expected ");
+            }
+        }
+        assertThat(refused).isGreaterThan(5_000);
+        byte[] huge = sound.clone();
+        java.nio.ByteBuffer.wrap(huge).putInt(10, Integer.MAX_VALUE);
+        assertThatThrownBy(() -> PendingPrompt.decode(huge)).isInstanceOf(IllegalStateException.class)
+                .hasMessage("pending store: expected an entry whose lengths agree with its " + sound.length
+                        + " bytes, got others; it is damaged: restore the store");
+    }
+
     @Test
     void iteratesInOrderOfArrival() {
         long[] offsets = {0, 1, 255, 256, 1L << 31, 1L << 40};
