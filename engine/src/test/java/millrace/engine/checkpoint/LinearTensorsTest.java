@@ -158,6 +158,15 @@ final class LinearTensorsTest {
         }
     }
 
+    /// A group of nothing but zeros has such a scale; its numbers are what arithmetic makes of it.
+    @Test
+    void scaleOfZeroShouldGiveZeros() throws IOException {
+        float[] got = weights(List.of(words(X + "_packed", 0x7654321F, 0xFEDCBA98), halves(X + "_scale", 0)), INT4, 1, 16);
+        for (float weight : got) {
+            assertThat(Math.abs(weight)).isZero();
+        }
+    }
+
     @Test
     void columnsShouldSplitOnTheBoundaryOfAGroup() throws IOException {
         // Two halves of the columns, as tensor parallelism cuts them, hold what the whole holds.

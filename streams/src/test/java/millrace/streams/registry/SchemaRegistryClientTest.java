@@ -15,6 +15,7 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.SplittableRandom;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -104,6 +105,40 @@ class SchemaRegistryClientTest {
         } finally {
             registry.close();
         }
+    }
+
+    /// Whatever a server says, it is a schema or a refusal that names the registry.
+    @Test
+    void readsAnyAnswerOrRefusesIt() {
+        String sound = "{\"schema\":\"{\\\"type\\\":\\\"record\\\",\\\"name\\\":\\\"R\\\",\\\"fields\\\":[]}\",\"schemaType\":\"AVRO\"}";
+        String[] words = {"null", "{}", "[", "1e99", "\\u0000", "\"references\":[{\"name\":\"R\"}]", "\\\"enum\\\"", "record", ","};
+        SplittableRandom random = new SplittableRandom(1);
+        String[] answer = {sound};
+        int[] status = {200};
+        String url = serve(exchange -> reply(exchange, status[0], JSON_TYPE, answer[0]));
+        int read = 0;
+        for (int i = 0; i < 400; i++) {
+            StringBuilder text = new StringBuilder(sound);
+            for (int n = random.nextInt(4); n > 0; n--) {
+                int at = random.nextInt(text.length());
+                switch (random.nextInt(3)) {
+                    case 0 -> text.setCharAt(at, (char) random.nextInt(1, 300));
+                    case 1 -> text.delete(at, Math.min(text.length(), at + random.nextInt(1, 6)));
+                    default -> text.insert(at, words[random.nextInt(words.length)]);
+                }
+            }
+            answer[0] = text.toString();
+            status[0] = random.nextInt(8) == 0 ? 404 : 200;
+            try (SchemaRegistryClient client = client(url, "max.retries", 0)) {
+                assertThat(client.byId(7)).as(answer[0]).isNotNull();
+                read++;
+            } catch (RegistryException e) {
+                assertThat(e.code()).as(answer[0]).matches("(REGISTRY|SCHEMA)_[A-Z_]+");
+            } catch (RuntimeException e) {
+                throw new AssertionError("round " + i + ": " + answer[0], e);
+            }
+        }
+        assertThat(read).isGreaterThan(20);
     }
 
     @Test
