@@ -31,6 +31,8 @@ final class Broker {
     static final class Transaction {
         final String owner;
         State state = State.OPEN;
+        /// When it was committed, in nanoseconds of the time that passes.
+        long committedAtNanos;
         private final Map<Integer, Long> offsets = new HashMap<>();
         private final Set<Log> logs = new LinkedHashSet<>();
 
@@ -135,8 +137,9 @@ final class Broker {
         return committedOffsets[partition];
     }
 
-    void commit(Transaction transaction) {
+    void commit(Transaction transaction, long nowNanos) {
         transaction.state = State.COMMITTED;
+        transaction.committedAtNanos = nowNanos;
         transaction.logs.forEach(Broker::marker);
         transaction.offsets.forEach((partition, next) -> committedOffsets[partition] = next);
     }

@@ -31,6 +31,8 @@ enum Bug {
     LOGS_PROMPTS,
     /// Offsets are committed ahead of what was processed.
     COMMITS_AHEAD,
+    /// Which process wrote which leaves is not kept.
+    FORGETS_WHO_WROTE,
     /// Checkpoints are signed before the leaves that they cover are committed, and outside the transaction.
     SIGNS_TOO_EARLY
 }

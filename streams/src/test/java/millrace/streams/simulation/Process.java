@@ -126,9 +126,9 @@ final class Process implements Task.Host {
     /// One round of the stream thread: takes up to so many records of each partition and lets time act.
     void round(int records) {
         for (Task task : List.copyOf(tasks.values())) {
-            List<Broker.Placed> input = world.broker.log(TopologyParts.PROMPTS, task.partition).committed();
+            List<Broker.Entry> input = world.broker.log(TopologyParts.PROMPTS, task.partition).entries;
             for (int i = 0; i < records && task.position < input.size(); i++) {
-                task.process(input.get((int) task.position));
+                task.process(new Broker.Placed(task.position, input.get((int) task.position)));
             }
             task.punctuate();
         }
@@ -160,7 +160,7 @@ final class Process implements Task.Host {
                     && task.position < world.broker.log(TopologyParts.PROMPTS, task.partition).entries.size() ? 1 : 0;
             current.consumed(task.partition, task.position + ahead);
         }
-        world.broker.commit(current);
+        world.broker.commit(current, world.nanos());
         transaction = null;
         tasks.values().forEach(Task::committed);
         return true;

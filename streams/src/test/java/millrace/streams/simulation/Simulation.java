@@ -23,6 +23,7 @@ final class Simulation {
 
     final World world;
     final List<Inputs.Input> inputs = new ArrayList<>();
+    private final List<List<Inputs.Input>> byPartition = List.of(new ArrayList<>(), new ArrayList<>(), new ArrayList<>());
     /// What happened, in order.
     final List<String> schedule = new ArrayList<>();
     private final SplittableRandom random;
@@ -35,7 +36,6 @@ final class Simulation {
     boolean registryFailed;
     /// What answers may honestly fail with.
     boolean enginesFailedPrompts;
-    boolean weightsWereDamaged;
     /// Whether anything was done that the service is to raise an alarm for.
     boolean alarming;
     private final Invariants invariants = new Invariants(this);
@@ -75,8 +75,28 @@ final class Simulation {
         return calm;
     }
 
+    /// Takes so many prompts of every kind, without any fault, as they come.
+    static Simulation soak(long seed, int requests) {
+        Simulation calm = new Simulation(seed, new Options(0, true, Bug.NONE));
+        for (int i = 0; i < requests; i++) {
+            calm.produce(calm.prompts.next(calm.world.clock.millis()));
+            if (i % 50 == 0) {
+                calm.world.pass(5);
+                calm.processes.forEach(process -> {
+                    process.round(40);
+                    process.engine().step(calm.random, 20);
+                    process.watchAlarms();
+                    process.commit();
+                });
+            }
+        }
+        calm.settle();
+        return calm;
+    }
+
     private void produce(Inputs.Input input) {
         inputs.add(input);
+        byPartition.get(input.partition()).add(input);
         world.broker.log(TopologyParts.PROMPTS, input.partition()).append(input.entry());
     }
 
@@ -114,7 +134,7 @@ final class Simulation {
     }
 
     private void round(@Nullable Process process) {
-        if (process == null) {
+        if (process == null || !process.isUp()) {
             return;
         }
         say(process.name + " round");
@@ -172,7 +192,9 @@ final class Simulation {
             process.dropTasks();
             disown(process);
         } catch (RuntimeException e) {
-            if (!stateLost[partition] || !String.valueOf(e.getMessage()).startsWith("LOG_STATE_DIVERGED")) {
+            // Until the new epoch has its first leaf it has to be said at each start.
+            boolean lost = stateLost[partition] && world.broker.changelog("tlog", partition).settled().isEmpty();
+            if (!lost || !String.valueOf(e.getMessage()).startsWith("LOG_STATE_DIVERGED")) {
                 throw new Violation("I3", "partition " + partition + " cannot be opened: " + e.getMessage(), e);
             }
             say(process.name + " refuses " + partition + ", and is told to begin a new epoch");
@@ -180,13 +202,12 @@ final class Simulation {
             disown(process);
             process.crash();
             process.start(Map.of("audit.epoch.new", "true"));
-            stateLost[partition] = false;
             open(partition, process);
         }
     }
 
     private void fault() {
-        switch (random.nextInt(24)) {
+        switch (random.nextInt(26)) {
             case 0, 1 -> crash();
             case 2 -> sleep();
             case 3, 4 -> wakeOrRestart();
@@ -214,6 +235,7 @@ final class Simulation {
             }
             case 18 -> loseState();
             case 19, 20 -> damage();
+            case 23, 24 -> takeAway();
             case 21, 22 -> scrub();
             default -> failEngine();
         }
@@ -260,6 +282,46 @@ final class Simulation {
                 }
             }
         }
+    }
+
+    /// A process works, is thought dead, and has its partitions back after another has worked on them.
+    private void takeAway() {
+        Process loser = awake();
+        if (loser == null) {
+            return;
+        }
+        if (random.nextInt(3) == 0) {
+            say(loser.name + " weights are damaged");
+            loser.engine().damage();
+            alarming = true;
+        }
+        work(loser);
+        commit(loser);
+        work(loser);
+        say(loser.name + " is thought dead");
+        loser.asleep = true;
+        loser.expireTransaction();
+        Process other = awake();
+        steal();
+        if (other != null) {
+            work(other);
+            commit(other);
+        }
+        loser.asleep = false;
+        commit(loser);
+        for (int partition = 0; other != null && partition < Broker.PARTITIONS; partition++) {
+            if (owners[partition] == other && loser.isAwake() && other.isAwake() && other.release(partition)) {
+                open(partition, loser);
+            }
+        }
+    }
+
+    private void work(Process process) {
+        round(process);
+        if (process.isUp()) {
+            process.engine().step(random, 4);
+        }
+        round(process);
     }
 
     private void move() {
@@ -315,8 +377,9 @@ final class Simulation {
     /// The store of a log is gone while nobody has it open.
     private void loseState() {
         int partition = random.nextInt(Broker.PARTITIONS);
-        if (random.nextInt(4) == 0 && owners[partition] == null && !world.broker.isUnsettled(partition)
-                && !world.broker.log(TopologyParts.AUDIT, partition).committed().isEmpty()) {
+        List<Broker.Placed> leaves = world.broker.log(TopologyParts.AUDIT, partition).committed();
+        if (random.nextInt(4) == 0 && owners[partition] == null && !world.broker.isUnsettled(partition) && !leaves.isEmpty()
+                && !world.isRecent(leaves.getLast().entry())) {
             say("state of log " + partition + " is lost");
             world.broker.changelog("tlog", partition).entries.clear();
             stateLost[partition] = true;
@@ -328,7 +391,6 @@ final class Simulation {
         if (process != null) {
             say(process.name + " weights are damaged");
             process.engine().damage();
-            weightsWereDamaged = true;
             alarming = true;
         }
     }
@@ -395,7 +457,7 @@ final class Simulation {
         for (int partition = 0; partition < Broker.PARTITIONS; partition++) {
             Process owner = owners[partition];
             Task task = owner == null ? null : owner.tasks().get(partition);
-            long end = world.broker.log(TopologyParts.PROMPTS, partition).committed().size();
+            long end = world.broker.log(TopologyParts.PROMPTS, partition).entries.size();
             if (task == null || task.pending() > 0 || world.broker.committedOffset(partition) < end) {
                 return false;
             }
@@ -419,6 +481,6 @@ final class Simulation {
 
     /// Whether what becomes of this prompt depends on when it was read.
     boolean clockDecides(int partition, long offset) {
-        return inputs.stream().filter(input -> input.partition() == partition).skip(offset).findFirst().orElseThrow().clockDecides();
+        return byPartition.get(partition).get((int) offset).clockDecides();
     }
 }

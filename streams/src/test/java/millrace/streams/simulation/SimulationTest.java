@@ -14,7 +14,7 @@ class SimulationTest {
     private static final int SEEDS = Integer.getInteger("millrace.sim.seeds", 1_000);
     private static final Long ONE = Long.getLong("millrace.sim.seed");
     private static final int ACTIONS = 160;
-    private static final int SEEDS_TO_FIND_A_BUG = 60;
+    private static final int SEEDS_TO_FIND_A_BUG = 300;
 
     private final LogCapture logs = new LogCapture();
     private final Seeds seeds = new Seeds(ACTIONS);
@@ -34,6 +34,17 @@ class SimulationTest {
                 fail(result.story(), result.violation());
             }
         }
+    }
+
+    /// `-Dmillrace.sim.requests=N` takes N prompts instead of 10,000.
+    @Test
+    void aLongRunWithoutFaultsRaisesNoAlarm() {
+        int requests = Integer.getInteger("millrace.sim.requests", 10_000);
+        logs.take();
+        Simulation calm = Simulation.soak(1, requests);
+        calm.invariants().checkAll(calm, logs.take());
+        assertThat(calm.world.alarms).isEmpty();
+        assertThat(calm.inputs).hasSize(requests);
     }
 
     @Test
@@ -58,6 +69,6 @@ class SimulationTest {
                 return;
             }
         }
-        fail(bug + " was not found within " + SEEDS_TO_FIND_A_BUG + " seeds");
+        fail("%s was not found within %d seeds", bug, SEEDS_TO_FIND_A_BUG);
     }
 }

@@ -16,6 +16,7 @@ import org.jspecify.annotations.Nullable;
 /// What all processes of one simulation share: broker, time, randomness, the registry, the key.
 final class World {
     static final long START_MS = 1_790_000_000_000L;
+    private static final long MARKER_DELAY_NANOS = 5_000_000_000L;
     private static final NoteSigner SIGNER = NoteSigner.generate(TopologyParts.DOMAIN, new Seeded(7));
 
     final Broker broker = new Broker();
@@ -78,7 +79,7 @@ final class World {
             return null;
         }
         int end = leaves.size();
-        if (staleTails > 0 && end > 0) {
+        if (staleTails > 0 && end > 0 && isRecent(leaves.getLast().entry())) {
             staleTails--;
             Broker.Transaction newest = leaves.getLast().entry().transaction();
             while (end > 0 && leaves.get(end - 1).entry().transaction() == newest) {
@@ -86,6 +87,11 @@ final class World {
             }
         }
         return end == 0 ? null : leaves.get(end - 1).entry().value();
+    }
+
+    /// Whether the marker of its transaction may still be on its way to this log.
+    boolean isRecent(Broker.Entry entry) {
+        return entry.transaction() != null && nanos - entry.transaction().committedAtNanos < MARKER_DELAY_NANOS;
     }
 
     private final class SimulatedClock extends Clock {
