@@ -19,7 +19,8 @@ import org.slf4j.LoggerFactory;
 final class AuditLog {
     static final String STORE = "tlog";
     private static final Bytes KEY = Bytes.wrap(new byte[] {0});
-    private static final Bytes WRITERS = Bytes.wrap(new byte[] {1});
+    /// The store is shared: 1 are the log's keys, 2 and 3 marks of pruning.
+    private static final Bytes WRITERS = Bytes.wrap(new byte[] {4});
     private static final Logger LOG = LoggerFactory.getLogger(AuditLog.class);
 
     private final KeyValueStore<Bytes, byte[]> store;

@@ -129,7 +129,7 @@ final class Task {
         Bug bug = host.bug();
         boolean lost = bug == Bug.KEEPS_PROMPTS_IN_MEMORY && store.equals("pending")
                 || bug == Bug.FORGETS_WHAT_WAS_SEEN && store.equals("seen")
-                || bug == Bug.FORGETS_WHO_WROTE && store.equals("tlog") && key.get()[0] == 1
+                || bug == Bug.FORGETS_WHO_WROTE && store.equals("tlog") && key.get()[0] == 4
                 || bug == Bug.SKIPS_SAVING_THE_LOG && store.equals("tlog") && ++changes % 3 == 0;
         if (lost) {
             return;
