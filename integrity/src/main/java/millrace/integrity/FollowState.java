@@ -1,9 +1,13 @@
 package millrace.integrity;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Collection;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.zip.CRC32C;
+import millrace.integrity.LogVerifier.LogStatus;
+import millrace.integrity.Verdict.Place;
+import millrace.integrity.Verdict.Refuted;
 import org.jspecify.annotations.Nullable;
 
 /// What a monitor remembers of the logs it follows: of each the newest checkpoint that it found consistent with all
@@ -42,17 +46,33 @@ public final class FollowState {
         Checkpoint before = head(next.origin());
         if (before != null && next.size() < before.size()) {
             throw new IntegrityException("WITNESS_SMALLER",
-                    "log %s: expected a checkpoint of at least %d leaves, as was seen before, got %d; the log was rolled back, or this checkpoint is old"
-                            .formatted(next.origin(), before.size(), next.size()));
+                    ("log %s: expected a checkpoint of at least %d leaves, as was seen before, got %d; the log was"
+                            + " rolled back, or this checkpoint is old").formatted(next.origin(), before.size(), next.size()));
         }
         if (before != null && next.size() == before.size() && !next.root().equals(before.root())) {
             throw new IntegrityException("EQUIVOCATION",
-                    "log %s: two signed checkpoints of size %d: expected root %s, as was seen before, got %s; keep both notes, they are proof"
-                            .formatted(next.origin(), next.size(), before.root(), next.root()));
+                    ("log %s: two signed checkpoints of size %d: expected root %s, as was seen before, got %s;"
+                            + " keep both notes, they are proof").formatted(next.origin(), next.size(), before.root(), next.root()));
         }
         Map<String, SignedNote> all = new TreeMap<>(heads);
         all.put(next.origin(), note);
         return new FollowState(all);
+    }
+
+    /// The first log that has fewer leaves than were seen before; null if there is none.
+    ///
+    /// @param topic the audit topic
+    /// @param logs as they are now; a log that is not among them was not looked at
+    public @Nullable Refuted rolledBack(String topic, Collection<LogStatus> logs) {
+        for (LogStatus log : logs) {
+            Checkpoint head = head(log.origin().text());
+            if (head != null && log.size() < head.size()) {
+                return new Refuted("LOG_ROLLED_BACK", "log %s, seen before with root %s".formatted(head.origin(), head.root()),
+                        "at least %d leaves".formatted(head.size()), "%d, root %s".formatted(log.size(), log.root()),
+                        new Place(topic, log.origin().partition(), -1));
+            }
+        }
+        return null;
     }
 
     public String encode() {

@@ -57,6 +57,12 @@ public final class Leaf {
         return hash(schemaFingerprint, value, WIRE_PREFIX, value.length - WIRE_PREFIX);
     }
 
+    /// What the hash of a value covers after its first byte: tag, fingerprint and body.
+    static byte[] entry(Digest schemaFingerprint, byte[] value) {
+        return ByteBuffer.allocate(TAG.length + Digest.BYTES + value.length - WIRE_PREFIX).put(TAG)
+                .put(schemaFingerprint.bytes()).put(value, WIRE_PREFIX, value.length - WIRE_PREFIX).array();
+    }
+
     private static Digest hash(Digest schemaFingerprint, byte[] bytes, int from, int length) {
         MessageDigest sha = Digest.newSha256();
         sha.update((byte) 0);

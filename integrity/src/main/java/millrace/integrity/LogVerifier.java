@@ -55,7 +55,9 @@ public final class LogVerifier {
     private long checkpoints;
 
     /// A leaf that passed.
-    public record Checked(AttestationRecord record, Digest hash, Place place) {}
+    ///
+    /// @param fingerprint of the schema that it was written under
+    public record Checked(AttestationRecord record, Digest fingerprint, Digest hash, Place place) {}
 
     /// How far one log was read.
     ///
@@ -114,7 +116,7 @@ public final class LogVerifier {
             leaves++;
             log.remark(record, place);
             log.settleCheckpoints();
-            return new Checked(record, hash, place);
+            return new Checked(record, decoded.fingerprint(), hash, place);
         } catch (Violation e) {
             violation = e.refuted.at() == null ? e.refuted.at(place) : e.refuted;
         } catch (IntegrityException e) {

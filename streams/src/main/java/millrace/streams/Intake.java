@@ -169,7 +169,7 @@ final class Intake {
                 salts.of(prompt.getTenant())));
     }
 
-    private static PromptInput input(Prompt prompt) {
+    static PromptInput input(Prompt prompt) {
         if (prompt.getTokenIds() != null) {
             return new PromptInput.TokenIds(prompt.getTokenIds());
         }

@@ -186,18 +186,8 @@ public final class AuditFollower {
     /// A log that has fewer leaves than were seen in an earlier run; null if there is none. A log whose leaves have all
     /// expired is not one.
     private @Nullable Refuted rolledBack() {
-        Map<String, LogStatus> logs = new HashMap<>();
-        reading.log.logs().forEach(log -> logs.put(log.origin().text(), log));
-        for (SignedNote note : remembered.heads().values()) {
-            Checkpoint head = Checkpoint.parse(note.text());
-            LogStatus log = logs.get(head.origin());
-            if (log != null && log.size() < head.size() && !reading.expired(log)) {
-                return new Refuted("LOG_ROLLED_BACK", "log %s, seen before with root %s".formatted(head.origin(), head.root()),
-                        "at least %d leaves".formatted(head.size()), "%d, root %s".formatted(log.size(), log.root()),
-                        new Place(options.audit().topic(), log.origin().partition(), -1));
-            }
-        }
-        return null;
+        return remembered.rolledBack(options.audit().topic(),
+                reading.log.logs().stream().filter(log -> !reading.expired(log)).toList());
     }
 
     /// Remembers, and as a witness cosigns, the newest checkpoint of each log that agrees with the leaves.

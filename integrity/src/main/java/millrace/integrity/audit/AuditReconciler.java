@@ -136,7 +136,8 @@ public final class AuditReconciler {
                 if (record.timestamp() < sinceMs) {
                     early.add(place);
                 }
-                matcher.leaf(new Checked(leaf, Leaf.hashOfWire(decoded.fingerprint(), record.value()), place));
+                matcher.leaf(new Checked(leaf, decoded.fingerprint(),
+                        Leaf.hashOfWire(decoded.fingerprint(), record.value()), place));
             }
         } catch (IntegrityException e) {
             found(new Refuted("LOG_UNDECODABLE", "leaf", "a readable record of a log", String.valueOf(e.getMessage()), place));

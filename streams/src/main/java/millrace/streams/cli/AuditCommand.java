@@ -24,6 +24,10 @@ import picocli.CommandLine.Spec;
             AuditEraseCommand.class,
             AuditRetractCommand.class,
             AuditSaltCommand.class,
+            AuditOpenCommand.class,
+            AuditReplayCommand.class,
+            AuditLotteryCommand.class,
+            AuditExportCommand.class,
             KeygenCommand.class
         })
 final class AuditCommand implements Callable<Integer> {

@@ -1,0 +1,51 @@
+package millrace.streams.cli;
+
+import millrace.engine.Engine;
+import millrace.engine.EngineConfig;
+import millrace.engine.IntegrityConfig;
+import millrace.engine.KvFormat;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+
+/// The engine of `audit replay`. What the answers were computed with is taken from their leaves where it can be.
+final class AuditEngineOptions {
+    @Option(names = "--model", required = true, paramLabel = "DIR",
+            description = "Directory with the checkpoint, or glm-tiny or kimi-tiny, which come along.")
+    String model = "";
+
+    @Option(names = "--backend", paramLabel = "NAME", defaultValue = "auto",
+            description = "auto (default), native, vector or scalar: the same bits.")
+    String backend = "auto";
+
+    @Option(names = "--threads", paramLabel = "N", defaultValue = "0", description = "Compute threads; default: one per core.")
+    int threads;
+
+    @Option(names = "--batch", paramLabel = "N", defaultValue = "16",
+            description = "The most sequences that run at once; default: 16.")
+    int batch;
+
+    @Option(names = "--kv", paramLabel = "FORMAT", description = "KV format (default: that of the first leaf).")
+    @Nullable String kvFormat;
+
+    @Option(names = "--weights", paramLabel = "FORMAT", defaultValue = "stored",
+            description = "How weights stay in memory: stored (default), bf16, packed, int8 or int4.")
+    String weights = "stored";
+
+    @Option(names = "--kv-bytes", paramLabel = "BYTES", converter = ByteSize.class,
+            description = "Budget of the KV cache, with k, m or g; default: what the memory budget leaves.")
+    @Nullable Long kvBytes;
+
+    /// @param attestedKv KV format of the leaves
+    /// @param logitsEvery tokens that one logits digest of the leaves covers; 0 for none
+    Engine open(String attestedKv, int logitsEvery) {
+        try (LocalModel local = LocalModel.of(model)) {
+            IntegrityConfig checks = IntegrityConfig.DEFAULT;
+            EngineConfig config = EngineConfig.of(local.directory()).withBackend(backend).withThreads(threads)
+                    .withMaxBatch(batch).withWeightFormat(weights)
+                    .withKvFormat(KvFormat.ofIdOrAuto(kvFormat == null ? attestedKv : kvFormat))
+                    .withIntegrity(new IntegrityConfig(checks.profile(), checks.scrubInterval(), checks.scrubShare(),
+                            checks.kvMaxAge(), checks.canaryInterval(), logitsEvery));
+            return Engine.openForIds(kvBytes == null ? config : config.withKvBytes(kvBytes));
+        }
+    }
+}

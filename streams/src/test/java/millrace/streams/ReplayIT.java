@@ -1,0 +1,252 @@
+package millrace.streams;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.concurrent.TimeUnit;
+import millrace.engine.Engine;
+import millrace.engine.Generation;
+import millrace.engine.GenerationListener;
+import millrace.engine.GenerationRequest;
+import millrace.engine.GenerationResult;
+import millrace.engine.ModelCard;
+import millrace.engine.PreparedPrompt;
+import millrace.engine.TextEngine;
+import millrace.schemas.Completion;
+import millrace.schemas.Message;
+import millrace.schemas.Prompt;
+import millrace.schemas.Sampling;
+import millrace.streams.embedded.EmbeddedCluster;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/// Answers of a service computed again by the auditor: in another process, with another count of threads and another
+/// backend.
+@Timeout(value = 10, unit = TimeUnit.MINUTES)
+class ReplayIT {
+    private static final int PROMPTS = 260;
+    private static final Duration PATIENCE = Duration.ofMinutes(3);
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    @TempDir
+    private static Path directory;
+
+    private static EmbeddedCluster cluster;
+
+    @BeforeAll
+    static void start() {
+        cluster = EmbeddedCluster.ephemeral();
+    }
+
+    @AfterAll
+    static void stop() {
+        cluster.close();
+    }
+
+    private static ServiceConfig config(String name) {
+        Map<String, String> settings = new HashMap<>(cluster.serviceConfig());
+        settings.putAll(Map.of("application.id", name, "state.dir", directory.resolve(name).toString(), "topics.partitions", "2",
+                "health.port", "-1", "engine.model", "glm-tiny", "engine.kv.bytes", "16000000", "engine.threads", "2",
+                "intake.default.max.tokens", "40"));
+        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq")) {
+            settings.put("topics." + topic, name + "." + topic);
+        }
+        return ServiceConfig.of(settings);
+    }
+
+    private static TextEngine glmTiny(ServiceConfig config) {
+        return Engine.open(config.engine(Models.directory(config.string("engine.model"), directory.resolve("models"))));
+    }
+
+    /// All that a prompt can vary: its form, its sampling, its length, its stop strings, its deadline, its tenant.
+    private static Prompt prompt(int number, String question, SplittableRandom random) {
+        Prompt.Builder prompt = Prompt.newBuilder().setRequestId("r-" + number).setReturnTokenIds(random.nextBoolean());
+        switch (random.nextInt(3)) {
+            case 0 -> prompt.setPrompt(question);
+            case 1 -> prompt.setTokenIds(random.ints(random.nextInt(2, 90), 10, 200).boxed().toList());
+            default -> prompt.setMessages(List.of(
+                    Message.newBuilder().setRole("user").setContent(question).setToolCalls(List.of()).build()));
+        }
+        if (random.nextInt(4) > 0) {
+            Sampling.Builder sampling = Sampling.newBuilder().setTemperature((float) random.nextDouble(0, 2))
+                    .setTopP((float) random.nextDouble(0.3, 1)).setTopK(random.nextInt(50))
+                    .setMinP((float) random.nextDouble(0, 0.1)).setRepetitionPenalty((float) random.nextDouble(0.9, 1.3));
+            if (random.nextBoolean()) {
+                sampling.setSeed(random.nextLong());
+            }
+            if (random.nextBoolean()) {
+                sampling.setMaxTokens(random.nextInt(1, 70));
+            }
+            if (random.nextInt(3) == 0) {
+                sampling.setStop(List.of("e", "\n\n"));
+            }
+            prompt.setSampling(sampling.build());
+        }
+        if (random.nextInt(5) == 0) {
+            prompt.setTenant("tenant-" + random.nextInt(3));
+        }
+        if (random.nextInt(8) == 0) {
+            prompt.setDeadlineMs(System.currentTimeMillis() + random.nextInt(200, 20_000));
+        }
+        return prompt.build();
+    }
+
+    private static void ask(ServiceConfig config, int count) throws IOException {
+        SplittableRandom random = new SplittableRandom(20261130);
+        List<String> questions = Models.questions("glm-tiny");
+        try (ClusterClient client = new ClusterClient(config)) {
+            for (int i = 0; i < count; i++) {
+                client.send(prompt(i, JSON.readTree(questions.get(i % questions.size())).get("prompt").asText(), random));
+            }
+            for (int i = 0; i < count; i++) {
+                Completion completion = client.await("r-" + i, PATIENCE);
+                assertThat(completion.getSalt().remaining()).isEqualTo(32);
+            }
+        }
+    }
+
+    /// What the auditor's process printed, and how it ended.
+    private record Ran(int exitCode, List<String> lines, String err) {
+        JsonNode last() {
+            try {
+                return JSON.readTree(lines.getLast());
+            } catch (IOException e) {
+                throw new java.io.UncheckedIOException(e);
+            }
+        }
+    }
+
+    private static Ran audit(ServiceConfig config, String... arguments) throws Exception {
+        List<String> command = new ArrayList<>(List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx400m", "-XX:+UseSerialGC",
+                "--add-modules", "jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED",
+                "--sun-misc-unsafe-memory-access=allow", "-Djava.io.tmpdir=" + directory, "-cp",
+                System.getProperty("java.class.path"), "millrace.streams.cli.Main", "audit"));
+        command.addAll(List.of(arguments));
+        command.addAll(List.of("--bootstrap", String.valueOf(config.kafka().get("bootstrap.servers")), "--topic",
+                config.string("topics.audit"), "--checkpoints-topic", config.string("topics.checkpoints"),
+                "--completions-topic", config.string("topics.completions"), "--json"));
+        Path out = directory.resolve("audit.out");
+        Path err = directory.resolve("audit.err");
+        Process process = new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile()).start();
+        assertThat(process.waitFor(5, TimeUnit.MINUTES)).as("ends in time").isTrue();
+        return new Ran(process.exitValue(), Files.readAllLines(out), Files.readString(err, StandardCharsets.UTF_8));
+    }
+
+    @Test
+    void answersComeOutBitForBitInAnotherProcess() throws Exception {
+        ServiceConfig config = config("replayed");
+        String vkey;
+        try (InferenceService service = InferenceService.start(config, ReplayIT::glmTiny, true, line -> { })) {
+            vkey = service.vkey();
+            ask(config, PROMPTS);
+        }
+        Ran replayed = audit(config, "replay", "--model", "glm-tiny", "--key", vkey, "--sample", "200", "--seed", "7",
+                "--backend", "scalar", "--threads", "1", "--batch", "5", "--kv-bytes", "16000000");
+        assertThat(replayed.exitCode()).as(replayed.err() + replayed.lines()).isZero();
+        assertThat(replayed.last().get("verdict").asText()).isEqualTo("ok");
+        assertThat(replayed.last().get("replayed").asInt()).isEqualTo(200);
+        assertThat(replayed.last().get("bit_exact").asInt()).isEqualTo(200);
+        assertThat(replayed.last().get("with_logits").asInt()).as("answers with logits digests").isGreaterThan(190);
+        refusesAnotherModel(config, vkey);
+        asksForOneByName(config, vkey);
+    }
+
+    private static void refusesAnotherModel(ServiceConfig config, String vkey) throws Exception {
+        Ran other = audit(config, "replay", "--model", "kimi-tiny", "--kv", "auto", "--key", vkey, "--sample", "3",
+                "--kv-bytes", "16000000");
+        assertThat(other.exitCode()).as(other.err()).isEqualTo(2);
+        assertThat(other.last().get("code").asText()).isEqualTo("REPLAY_MODEL");
+        Ran otherFormat = audit(config, "replay", "--model", "glm-tiny", "--kv", "f32", "--key", vkey, "--sample", "3",
+                "--kv-bytes", "16000000");
+        assertThat(otherFormat.exitCode()).as(otherFormat.err()).isEqualTo(2);
+        assertThat(otherFormat.last().get("code").asText()).isEqualTo("REPLAY_PROFILE");
+        assertThat(otherFormat.last().get("why").asText()).contains("KV format (--kv): it was computed with ");
+    }
+
+    private static void asksForOneByName(ServiceConfig config, String vkey) throws Exception {
+        Ran one = audit(config, "replay", "--model", "glm-tiny", "--key", vkey, "--request-id", "r-17", "--kv-bytes", "16000000");
+        assertThat(one.exitCode()).as(one.err()).isZero();
+        assertThat(one.last().get("replayed").asInt()).isEqualTo(1);
+        Ran none = audit(config, "replay", "--model", "glm-tiny", "--key", vkey, "--request-id", "nobody");
+        assertThat(none.exitCode()).isEqualTo(2);
+        assertThat(none.last().get("code").asText()).isEqualTo("REPLAY_NOTHING");
+    }
+
+    /// An operator whose engine answers something else than the model that it attests: everything in the topics agrees, and
+    /// only computing again shows it.
+    @Test
+    void findsAnEngineThatDidNotRunWhatItAttests() throws Exception {
+        ServiceConfig config = config("lied");
+        String vkey;
+        try (InferenceService service =
+                InferenceService.start(config, c -> new LyingEngine(glmTiny(c)), true, line -> { })) {
+            vkey = service.vkey();
+            try (ClusterClient client = new ClusterClient(config)) {
+                for (int i = 0; i < 4; i++) {
+                    client.send(Prompt.newBuilder().setRequestId("r-" + i).setPrompt("To be or not").setReturnTokenIds(true)
+                            .setSampling(Sampling.newBuilder().setMaxTokens(8).build()).build());
+                    client.await("r-" + i, PATIENCE);
+                }
+            }
+            assertThat(audit(config, "verify", "--key", vkey).last().get("verdict").asText()).isEqualTo("ok");
+        }
+        Ran replayed = audit(config, "replay", "--model", "glm-tiny", "--key", vkey, "--kv-bytes", "16000000");
+        assertThat(replayed.exitCode()).as(replayed.err()).isEqualTo(1);
+        assertThat(replayed.last().get("differing").asInt()).isEqualTo(1);
+        JsonNode violation = replayed.last().get("violation");
+        assertThat(violation.get("code").asText()).isEqualTo("REPLAY_TOKENS");
+        assertThat(violation.get("what").asText()).contains("request r-2: token ids, first at step 5: ");
+        assertThat(violation.get("topic").asText()).isEqualTo("lied.audit");
+    }
+
+    /// Answers the request `r-2` with another sixth token than the model gave.
+    private record LyingEngine(TextEngine honest) implements TextEngine {
+        @Override
+        public ModelCard card() {
+            return honest.card();
+        }
+
+        @Override
+        public PreparedPrompt prepare(GenerationRequest request) {
+            return honest.prepare(request);
+        }
+
+        @Override
+        public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
+            return honest.submit(prompt, result ->
+                    listener.onEnd(prompt.request().id().equals("r-2") ? changed(result) : result));
+        }
+
+        private static GenerationResult changed(GenerationResult result) {
+            List<Integer> ids = new ArrayList<>(result.tokenIds());
+            ids.set(5, ids.get(5) ^ 1);
+            return new GenerationResult(result.text(), ids, result.reason(), result.usage(), result.timings(),
+                    result.errorCode(), result.errorMessage(), result.transcript());
+        }
+
+        @Override
+        public int load() {
+            return honest.load();
+        }
+
+        @Override
+        public void close() {
+            honest.close();
+        }
+    }
+}
