@@ -14,7 +14,7 @@ class SimulationTest {
     private static final int SEEDS = Integer.getInteger("millrace.sim.seeds", 1_000);
     private static final Long ONE = Long.getLong("millrace.sim.seed");
     private static final int ACTIONS = 160;
-    private static final int SEEDS_TO_FIND_A_BUG = 300;
+    private static final int SEEDS_TO_FIND_A_BUG = 1_000;
 
     private final LogCapture logs = new LogCapture();
     private final Seeds seeds = new Seeds(ACTIONS);
