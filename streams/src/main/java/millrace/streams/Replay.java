@@ -212,6 +212,12 @@ public final class Replay {
             same.check("logits" + firstOther(completion.getLogitsDigests(), result.transcript().logitsDigests(), logitsEvery),
                     logits, Commitment.logits(salt, result.transcript().logitsDigests()));
         }
+        byte[] proofs = Proofs.of(result.transcript());
+        if (leaf.getProofsCommit() != null) {
+            same.code = "REPLAY_PROOFS";
+            same.check("activation proofs", leaf.getProofsCommit(),
+                    Commitment.proofs(salt, proofs == null ? new byte[0] : proofs));
+        }
         if (leaf.getFinish() != FinishReason.deadline) {
             same.code = "REPLAY_TEXT";
             same.check("finish reason", leaf.getFinish(), Completions.finish(result.reason()));

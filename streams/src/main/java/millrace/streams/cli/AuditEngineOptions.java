@@ -37,14 +37,15 @@ final class AuditEngineOptions {
 
     /// @param attestedKv KV format of the leaves
     /// @param logitsEvery tokens that one logits digest of the leaves covers; 0 for none
-    Engine open(String attestedKv, int logitsEvery) {
+    /// @param activations whether activation proofs are made, as some of the leaves have them
+    Engine open(String attestedKv, int logitsEvery, boolean activations) {
         try (LocalModel local = LocalModel.of(model)) {
             IntegrityConfig checks = IntegrityConfig.DEFAULT;
             EngineConfig config = EngineConfig.of(local.directory()).withBackend(backend).withThreads(threads)
                     .withMaxBatch(batch).withWeightFormat(weights)
                     .withKvFormat(KvFormat.ofIdOrAuto(kvFormat == null ? attestedKv : kvFormat))
                     .withIntegrity(new IntegrityConfig(checks.profile(), checks.scrubInterval(), checks.scrubShare(),
-                            checks.kvMaxAge(), checks.canaryInterval(), logitsEvery));
+                            checks.kvMaxAge(), checks.canaryInterval(), logitsEvery, activations));
             return Engine.openForIds(kvBytes == null ? config : config.withKvBytes(kvBytes));
         }
     }

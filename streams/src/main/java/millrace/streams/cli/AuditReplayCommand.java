@@ -128,7 +128,8 @@ final class AuditReplayCommand implements Callable<Integer> {
         console.note("%d answers to compute again".formatted(found.size()));
         int logitsEvery = found.stream().mapToInt(answer -> answer.leaf().record().getLogitsEvery()).max().orElse(0);
         String kv = found.getFirst().leaf().record().getKvFormat();
-        try (TextEngine opened = engine.open(kv, logitsEvery)) {
+        boolean proofs = found.stream().anyMatch(answer -> answer.leaf().record().getProofsCommit() != null);
+        try (TextEngine opened = engine.open(kv, logitsEvery, proofs)) {
             console.note("engine: %s, %s, KV %s, weights %s, %s".formatted(opened.card().name(), opened.card().backend(),
                     opened.card().kvFormat(), opened.card().weightFormat(), opened.card().profile()));
             List<Result> results = new Replay(opened, decoder, logitsEvery)
