@@ -13,7 +13,9 @@ import org.apache.avro.io.DecoderFactory;
 import org.apache.avro.specific.SpecificDatumReader;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.streams.errors.StreamsException;
 
 /// The audit topic's last leaf, read by a consumer of its own.
 ///
@@ -22,6 +24,11 @@ import org.apache.kafka.common.TopicPartition;
 final class KafkaAuditTail implements AuditTail {
     private static final Duration POLL = Duration.ofMillis(200);
     private static final long FIRST_STEP = 16;
+
+    /// Longer than a transaction stays open by default, and the broker takes to end it.
+    private static final Duration SETTLE = Duration.ofSeconds(45);
+
+    private static final long UNSETTLED_PAUSE_MS = 20;
 
     /// Finds the schema that a leaf was written with.
     interface WriterSchemas {
@@ -44,7 +51,7 @@ final class KafkaAuditTail implements AuditTail {
         try (KafkaConsumer<byte[], byte[]> consumer = clients.reader()) {
             consumer.assign(List.of(at));
             long begin = consumer.beginningOffsets(List.of(at)).get(at);
-            long end = consumer.endOffsets(List.of(at)).get(at);
+            long end = settledEnd(consumer, at);
             for (long step = FIRST_STEP; begin < end; step *= 8) {
                 long from = Math.max(begin, end - step);
                 Optional<ConsumerRecord<byte[], byte[]>> found = lastFrom(consumer, at, from, end);
@@ -56,6 +63,31 @@ final class KafkaAuditTail implements AuditTail {
                 }
             }
             return Optional.empty();
+        }
+    }
+
+    /// Where the partition ends once no transaction is open in it.
+    ///
+    /// What another process has committed becomes visible partition by partition. A leaf whose marker is still on its
+    /// way is not seen by `read_committed`, and a log that is continued before it would fork there.
+    private long settledEnd(KafkaConsumer<byte[], byte[]> consumer, TopicPartition at) {
+        long giveUpAt = System.nanoTime() + SETTLE.toNanos();
+        try (KafkaConsumer<byte[], byte[]> all = clients.reader(IsolationLevel.READ_UNCOMMITTED)) {
+            while (true) {
+                long written = all.endOffsets(List.of(at)).get(at);
+                long decided = consumer.endOffsets(List.of(at)).get(at);
+                if (decided >= written) {
+                    return decided;
+                }
+                if (System.nanoTime() > giveUpAt) {
+                    throw new StreamsException("audit topic " + at + ": a transaction has been open from offset " + decided
+                            + " for " + SETTLE.toSeconds() + " s; the log goes on when it is decided");
+                }
+                Thread.sleep(UNSETTLED_PAUSE_MS);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new StreamsException("interrupted while waiting for the audit topic", e);
         }
     }
 

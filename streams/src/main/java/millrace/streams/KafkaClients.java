@@ -9,6 +9,7 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -35,8 +36,13 @@ public final class KafkaClients {
 
     /// A consumer that sees committed records only and keeps no group state.
     public KafkaConsumer<byte[], byte[]> reader() {
+        return reader(IsolationLevel.READ_COMMITTED);
+    }
+
+    /// The same, which with `READ_UNCOMMITTED` also sees what is not decided yet.
+    KafkaConsumer<byte[], byte[]> reader(IsolationLevel isolation) {
         Map<String, Object> properties = plain();
-        properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
+        properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, isolation.toString());
         properties.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
         properties.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
         properties.remove(ConsumerConfig.GROUP_ID_CONFIG);
