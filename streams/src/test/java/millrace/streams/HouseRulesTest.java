@@ -42,7 +42,7 @@ class HouseRulesTest {
             Map.entry("checkpoint", Set.of("weights", "kernel", "format")),
             Map.entry("resident", Set.of("kernel", "format")),
             Map.entry("model", Set.of("checkpoint", "resident", "batch", "kv", "weights", "kernel", "format")),
-            Map.entry("batch", Set.of("kv", "sampling", "tokenizer")),
+            Map.entry("batch", Set.of("kv", "sampling", "tokenizer", "format")),
             Map.entry("kv", Set.of("kernel")),
             Map.entry("sampling", Set.of()),
             Map.entry("kernel", Set.of("format")),

@@ -1,8 +1,10 @@
 package millrace.engine.batch;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import millrace.engine.ActivationTop;
+import millrace.engine.format.BFloat16;
 import org.jspecify.annotations.Nullable;
 
 /// Collects what one sequence's activation proofs are made of: the final norm's outputs, run by run.
@@ -34,7 +36,7 @@ final class Activations {
         System.arraycopy(model.hidden(), row * width, run, rows % ActivationTop.TOKENS * width, width);
         rows++;
         if (rows % ActivationTop.TOKENS == 0) {
-            tops.add(ActivationTop.of(run, run.length));
+            tops.add(top(run, run.length));
         }
     }
 
@@ -59,7 +61,24 @@ final class Activations {
             return List.copyOf(tops);
         }
         List<ActivationTop> all = new ArrayList<>(tops);
-        all.add(ActivationTop.of(run, rest));
+        all.add(top(run, rest));
         return all;
+    }
+
+    /// The values are ordered by the bits of their magnitude, and by index: packed into one number each, so that a plain
+    /// sort finds the largest.
+    private static ActivationTop top(float[] values, int count) {
+        long[] order = new long[count];
+        for (int i = 0; i < count; i++) {
+            order[i] = (long) (BFloat16.fromFloat(values[i]) & 0x7FFF) << 32 | Integer.MAX_VALUE - i;
+        }
+        Arrays.sort(order);
+        int[] indices = new int[ActivationTop.COUNT];
+        int[] bits = new int[ActivationTop.COUNT];
+        for (int i = 0; i < ActivationTop.COUNT; i++) {
+            indices[i] = Integer.MAX_VALUE - (int) order[count - 1 - i];
+            bits[i] = BFloat16.fromFloat(values[indices[i]]) & 0xFFFF;
+        }
+        return new ActivationTop(indices, bits);
     }
 }
