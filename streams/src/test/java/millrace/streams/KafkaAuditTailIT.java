@@ -41,7 +41,7 @@ class KafkaAuditTailIT {
             writer.commitTransaction();
             // What it committed here is no leaf, and is named.
             assertThatThrownBy(() -> last.get(30, TimeUnit.SECONDS)).cause().isInstanceOf(AuditLog.DivergedException.class)
-                    .hasMessage("audit topic committed/0/0: expected an attestation record, got other bytes");
+                    .hasMessage("LOG_STATE_DIVERGED: audit topic committed/0/0: expected an attestation record, got other bytes");
         }
     }
 
