@@ -1,6 +1,5 @@
 package millrace.integrity;
 
-import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -152,7 +151,7 @@ public final class CompletionMatcher {
     }
 
     private Stated stated(Completion record, Place place) {
-        byte[] salt = bytes(record.getSalt());
+        byte[] salt = Buffers.bytes(record.getSalt());
         LogVerifier.require(salt.length == Commitment.SALT_BYTES, "RECON_COMMITMENT", "completion: salt", "32 bytes",
                 salt.length + " bytes");
         String error = record.getErrorCode() == null ? "" : record.getErrorCode();
@@ -165,14 +164,8 @@ public final class CompletionMatcher {
                 new Logits(record.getLogitsEvery(), record.getLogitsDigests() == null ? null
                         : Commitment.logits(salt, record.getLogitsDigests())),
                 record.getActivationProofs() == null ? null
-                        : Commitment.proofs(salt, bytes(record.getActivationProofs())),
+                        : Commitment.proofs(salt, Buffers.bytes(record.getActivationProofs())),
                 place, round);
-    }
-
-    private static byte[] bytes(ByteBuffer buffer) {
-        byte[] bytes = new byte[buffer.remaining()];
-        buffer.duplicate().get(bytes);
-        return bytes;
     }
 
     /// As a leaf has it, which says zeros for a model without a digest.

@@ -60,7 +60,7 @@ public final class Digest {
         return new Digest(sha.digest());
     }
 
-    static MessageDigest newSha256() {
+    public static MessageDigest newSha256() {
         try {
             return MessageDigest.getInstance("SHA-256");
         } catch (NoSuchAlgorithmException e) {

@@ -124,7 +124,7 @@ public final class TenantKey {
     ///
     /// @throws IntegrityException code `SALT_SEAL` if the record is of another key or another leaf, or was changed
     public byte[] open(SaltRecord record) {
-        byte[] salt = crypt(Cipher.DECRYPT_MODE, aes(secret), bytes(record.getNonce()), bytes(record.getSealed()),
+        byte[] salt = crypt(Cipher.DECRYPT_MODE, aes(secret), Buffers.bytes(record.getNonce()), Buffers.bytes(record.getSealed()),
                 bound(record.getOrigin(), record.getSeq()));
         if (salt.length != Commitment.SALT_BYTES) {
             throw new IntegrityException("SALT_SEAL", ("salt of leaf %d of %s: expected 32 bytes sealed under the tenant's key %s for"
@@ -136,12 +136,6 @@ public final class TenantKey {
 
     private static byte[] bound(String origin, long seq) {
         return (SALT_TAG + saltKey(origin, seq)).getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static byte[] bytes(ByteBuffer buffer) {
-        byte[] bytes = new byte[buffer.remaining()];
-        buffer.duplicate().get(bytes);
-        return bytes;
     }
 
     private static byte[] nonce(SecureRandom random) {

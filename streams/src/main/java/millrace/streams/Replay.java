@@ -1,6 +1,5 @@
 package millrace.streams;
 
-import java.nio.ByteBuffer;
 import java.security.SecureRandom;
 import java.time.Clock;
 import java.util.ArrayList;
@@ -17,6 +16,7 @@ import millrace.engine.ModelCard;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.Sampling;
 import millrace.engine.TextEngine;
+import millrace.integrity.Buffers;
 import millrace.integrity.Commitment;
 import millrace.integrity.Digest;
 import millrace.integrity.IntegrityException;
@@ -96,7 +96,7 @@ public final class Replay {
             return CompletableFuture.completedFuture(
                     new Result(answer, Objects.requireNonNullElse(obstacle, missing(answer)), 0));
         }
-        byte[] salt = salt(completion);
+        byte[] salt = Buffers.bytes(completion.getSalt());
         try {
             PreparedPrompt prepared = prepare(answer.leaf().record(), record);
             Refuted other = comparePrompt(answer, prepared, salt);
@@ -115,13 +115,6 @@ public final class Replay {
                     String.valueOf(e.getMessage()), null);
             return CompletableFuture.completedFuture(new Result(answer, refuted, 0));
         }
-    }
-
-    static byte[] salt(Completion completion) {
-        ByteBuffer buffer = completion.getSalt().duplicate();
-        byte[] salt = new byte[buffer.remaining()];
-        buffer.get(salt);
-        return salt;
     }
 
     /// Why the answer cannot be computed again here; null if it can.

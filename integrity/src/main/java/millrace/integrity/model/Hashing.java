@@ -1,8 +1,6 @@
 package millrace.integrity.model;
 
 import java.io.IOException;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -10,17 +8,9 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/// SHA-256, and many of them at once.
+/// Many digests at once.
 final class Hashing {
     private Hashing() {}
-
-    static MessageDigest sha256() {
-        try {
-            return MessageDigest.getInstance("SHA-256");
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException("every Java platform has SHA-256", e);
-        }
-    }
 
     /// Results of tasks in their order, run by so many threads.
     static <T> List<T> all(List<Callable<T>> tasks, int threads) throws IOException {

@@ -101,7 +101,7 @@ public interface ModelContents {
 
         @Override
         public Digest sha256(String name, long start, long end, LongConsumer progress) throws IOException {
-            MessageDigest sha = Hashing.sha256();
+            MessageDigest sha = Digest.newSha256();
             try (FileChannel channel = FileChannel.open(path(name), StandardOpenOption.READ).position(start);
                     InputStream in = Channels.newInputStream(channel)) {
                 byte[] buffer = new byte[PIECE];

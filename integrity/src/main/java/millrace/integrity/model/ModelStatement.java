@@ -233,7 +233,7 @@ public record ModelStatement(
 
     /// SHA-256 over the digests of the resources, in their order.
     static Digest rootOf(List<Resource> resources) {
-        MessageDigest sha = Hashing.sha256();
+        MessageDigest sha = Digest.newSha256();
         resources.forEach(resource -> sha.update(resource.digest().bytes()));
         return Digest.of(sha.digest());
     }

@@ -2,7 +2,6 @@ package millrace.streams.cli;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HexFormat;
@@ -11,6 +10,7 @@ import java.util.concurrent.Callable;
 import java.util.function.Supplier;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.TextCodec;
+import millrace.integrity.Buffers;
 import millrace.integrity.Commitment;
 import millrace.integrity.Digest;
 import millrace.integrity.IntegrityException;
@@ -243,10 +243,7 @@ final class AuditOpenCommand implements Callable<Integer> {
         if (completion == null || completion.getSalt().remaining() != Commitment.SALT_BYTES) {
             return null;
         }
-        byte[] bytes = new byte[Commitment.SALT_BYTES];
-        ByteBuffer from = completion.getSalt().duplicate();
-        from.get(bytes);
-        return bytes;
+        return Buffers.bytes(completion.getSalt());
     }
 
     /// The salt where an item is computed at all.

@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import millrace.integrity.Buffers;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.NoteSigner;
 import millrace.integrity.Origin;
@@ -99,7 +100,7 @@ final class AuditSaltCommand implements Callable<Integer> {
         }
         String salt;
         try {
-            salt = HexFormat.of().formatHex(TenantKey.unwrap(wrapped, bytes(record.getKeyId()), master).open(record));
+            salt = HexFormat.of().formatHex(TenantKey.unwrap(wrapped, Buffers.bytes(record.getKeyId()), master).open(record));
         } catch (IntegrityException e) {
             if (e.code().equals("TENANT_KEY_FOREIGN")) {
                 throw e;
@@ -146,11 +147,5 @@ final class AuditSaltCommand implements Callable<Integer> {
             }
         });
         return keys.values().stream().findFirst().orElse(null);
-    }
-
-    private static byte[] bytes(ByteBuffer buffer) {
-        byte[] bytes = new byte[buffer.remaining()];
-        buffer.duplicate().get(bytes);
-        return bytes;
     }
 }
