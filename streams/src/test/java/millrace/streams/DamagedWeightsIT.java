@@ -58,9 +58,7 @@ class DamagedWeightsIT {
         settings.putAll(Map.of("application.id", name, "state.dir", directory.resolve(name).toString(), "topics.partitions", "2",
                 "health.port", "-1", "engine.model", "glm-tiny", "engine.threads", "2", "engine.kv.bytes", "16000000",
                 "integrity.scrub.interval", "0"));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq")) {
-            settings.put("topics." + topic, name + "." + topic);
-        }
+        settings.putAll(OwnTopics.of(name));
         return ServiceConfig.of(settings);
     }
 

@@ -58,9 +58,7 @@ class EventsInTheLogIT {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());
         settings.putAll(Map.of("application.id", name, "state.dir", directory.resolve(name).toString(), "topics.partitions", "1",
                 "health.port", healthPort));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq")) {
-            settings.put("topics." + topic, name + "." + topic);
-        }
+        settings.putAll(OwnTopics.of(name));
         return ServiceConfig.of(settings);
     }
 

@@ -62,9 +62,7 @@ class ReplayIT {
         settings.putAll(Map.of("application.id", name, "state.dir", directory.resolve(name).toString(), "topics.partitions", "2",
                 "health.port", "-1", "engine.model", "glm-tiny", "engine.kv.bytes", "16000000", "engine.threads", "2",
                 "intake.default.max.tokens", "40", "integrity.proofs", "true"));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq")) {
-            settings.put("topics." + topic, name + "." + topic);
-        }
+        settings.putAll(OwnTopics.of(name));
         return ServiceConfig.of(settings);
     }
 

@@ -51,9 +51,7 @@ class ServiceFailureIT {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());
         settings.putAll(Map.of("application.id", name, "state.dir", directory.resolve(name).toString(), "topics.partitions", "1",
                 "health.port", "-1"));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts")) {
-            settings.put("topics." + topic, name + "." + topic);
-        }
+        settings.putAll(OwnTopics.of(name));
         return ServiceConfig.of(settings);
     }
 

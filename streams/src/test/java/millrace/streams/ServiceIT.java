@@ -76,9 +76,7 @@ class ServiceIT {
         settings.putAll(Map.of(
                 "application.id", name, "state.dir", directory.resolve(name).toString(), "topics.partitions", "2", "health.port", "-1",
                 "engine.model", "glm-tiny", "engine.kv.bytes", "16000000"));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts")) {
-            settings.put("topics." + topic, name + "." + topic);
-        }
+        settings.putAll(OwnTopics.of(name));
         return settings;
     }
 

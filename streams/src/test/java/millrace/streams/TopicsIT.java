@@ -38,9 +38,7 @@ class TopicsIT {
         Map<String, String> settings = new HashMap<>(Map.of(
                 "kafka.bootstrap.servers", broker.bootstrap(), "topics.replication.factor", "1", "audit.single.node", "true",
                 "topics.partitions", "2"));
-        for (String topic : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts")) {
-            settings.put("topics." + topic, prefix + "." + topic);
-        }
+        settings.putAll(OwnTopics.of(prefix));
         return settings;
     }
 
