@@ -192,7 +192,8 @@ public final class Engine implements TextEngine {
                 EngineBuild.describe(),
                 PROFILE,
                 trust,
-                blockTable);
+                blockTable,
+                backend.kernels().device());
     }
 
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart

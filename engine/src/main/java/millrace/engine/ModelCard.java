@@ -18,6 +18,7 @@ import java.util.List;
 /// @param trust how the model was verified
 /// @param blockTableSha256 SHA-256 of the checksums of the resident weights, 64 hexadecimal digits; empty where they are
 ///        not watched
+/// @param device what computes, where that is not the processor
 public record ModelCard(
         String name,
         String architecture,
@@ -40,7 +41,8 @@ public record ModelCard(
         String build,
         String profile,
         ModelTrust trust,
-        String blockTableSha256) {
+        String blockTableSha256,
+        Device device) {
 
     /// One file as it was loaded.
     public record FileDigest(String name, long bytes, String sha256) {}

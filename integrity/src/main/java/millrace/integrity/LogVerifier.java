@@ -49,6 +49,7 @@ public final class LogVerifier {
     private final Map<Integer, AttestationRecord> prunings = new HashMap<>();
     private final Map<Integer, Origin> beginnings = new HashMap<>();
     private final SignatureBatch signatures = new SignatureBatch();
+    private final Computed computed = new Computed();
     private @Nullable String prefix;
     private @Nullable Refuted violation;
     private long leaves;
@@ -114,6 +115,7 @@ public final class LogVerifier {
             Digest hash = Leaf.hashOfWire(decoded.fingerprint(), value);
             log.append(record, hash);
             leaves++;
+            computed.take(record);
             log.remark(record, place);
             log.settleCheckpoints();
             return new Checked(record, decoded.fingerprint(), hash, place);
@@ -324,6 +326,11 @@ public final class LogVerifier {
     /// The leaves that later leaves withdraw or put in doubt, log by log.
     public List<Withdrawal> withdrawals() {
         return logs.values().stream().flatMap(log -> log.withdrawals().stream()).toList();
+    }
+
+    /// Answers by backend and device, as their leaves name them.
+    public Map<String, Long> computedBy() {
+        return computed.answers();
     }
 
     public long leaves() {

@@ -17,6 +17,7 @@ import millrace.schemas.AuditPosition;
 import millrace.schemas.AuditVerdict;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
+import millrace.schemas.ComputeDevice;
 import millrace.schemas.FinishReason;
 import millrace.schemas.PreviousLog;
 import millrace.schemas.RecordModel;
@@ -102,7 +103,9 @@ public final class TestLog {
                 .setLevel(3).setBundleSha256(Digest.sha256("bundle").toHash())
                 .setKeyHint(Digest.sha256("key").toHash()).setBlockTableSha256(Digest.sha256("blocks").toHash())
                 .setScrubGeneration(2L).setScrubAgeMs(1_500L).setKvPagesVerified(5).setLogitsEvery(2)
-                .setLogitsCommit(Commitment.logits(SALT, LOGITS).toHash()).build();
+                .setLogitsCommit(Commitment.logits(SALT, LOGITS).toHash())
+                .setDevice(new ComputeDevice("NVIDIA H200", "9.0", "12.8", Digest.sha256("image").toHash(), false))
+                .build();
     }
 
     public TestLog add() {

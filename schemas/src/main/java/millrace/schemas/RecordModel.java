@@ -29,6 +29,7 @@ public final class RecordModel extends SpecificData {
             entry(PreviousLog.getClassSchema(), PreviousLog.class),
             entry(SuspectRange.getClassSchema(), SuspectRange.class),
             entry(PruneMark.getClassSchema(), PruneMark.class),
+            entry(ComputeDevice.getClassSchema(), ComputeDevice.class),
             entry(CheckpointRecord.getClassSchema(), CheckpointRecord.class),
             entry(AlarmRecord.getClassSchema(), AlarmRecord.class),
             entry(Control.getClassSchema(), Control.class),

@@ -3,6 +3,7 @@ package millrace.streams;
 import java.time.Duration;
 import java.util.List;
 import java.util.function.Supplier;
+import millrace.engine.Device;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.IntegrityConfig;
@@ -18,6 +19,7 @@ import millrace.integrity.TreeState;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.AuditVerdict;
+import millrace.schemas.ComputeDevice;
 import millrace.schemas.FinishReason;
 import millrace.schemas.Hash;
 import millrace.schemas.PreviousLog;
@@ -54,6 +56,7 @@ final class Attestations {
     private final Hash modelDigest;
     private final Hash buildDigest;
     private final String buildVersion;
+    private final @Nullable ComputeDevice device;
 
     /// @param state what the engine's checks say now
     Attestations(
@@ -71,6 +74,7 @@ final class Attestations {
         this.modelDigest = hash(card.modelDigest());
         int space = card.build().indexOf(' ');
         this.buildVersion = space < 0 ? card.build() : card.build().substring(0, space);
+        this.device = device(card.device());
         this.buildDigest = space < 0 ? NONE : hash(card.build().substring(space + 1));
     }
 
@@ -84,6 +88,12 @@ final class Attestations {
 
     String verifyMode() {
         return verifyMode;
+    }
+
+    private static @Nullable ComputeDevice device(Device device) {
+        return device.isProcessor()
+                ? null
+                : new ComputeDevice(device.name(), device.capability(), device.driver(), hash(device.imageSha256()), device.standIn());
     }
 
     private static @Nullable Hash hashOrNull(String text) {
@@ -259,6 +269,7 @@ final class Attestations {
                 .setBundleSha256(hashOrNull(card.trust().bundleSha256()))
                 .setKeyHint(hashOrNull(card.trust().keyHint()))
                 .setBlockTableSha256(hashOrNull(card.blockTableSha256()))
+                .setDevice(device)
                 .setScrubGeneration(now.scrubGeneration())
                 .setScrubAgeMs(now.scrubAgeMs());
     }

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
+import millrace.engine.Device;
 import millrace.engine.IntegrityEvent;
 import millrace.engine.ModelCard;
 import millrace.engine.Sampling;
@@ -32,11 +33,14 @@ final class EventLeaves {
     private static String load(ModelCard card, String mode) {
         String problems = card.trust().problems().stream()
                 .map(problem -> word(problem.split("[^A-Z0-9_]", 2)[0])).distinct().collect(Collectors.joining(","));
+        Device device = card.device();
         return words(
                 "model", card.name(), "digest", card.modelDigest(), "root", card.trust().root(), "trust", mode,
                 "verified", Boolean.toString(card.trust().verified()), "bundle", card.trust().bundleSha256(),
                 "key_hint", card.trust().keyHint(), "problems", problems, "load_verify", "full",
-                "block_table", card.blockTableSha256());
+                "block_table", card.blockTableSha256(),
+                "backend", card.backend(), "profile", card.profile(), "device", device.name(), "capability", device.capability(),
+                "driver", device.driver(), "image", device.imageSha256(), "standin", device.standIn() ? "true" : "");
     }
 
     private static String build(ModelCard card) {

@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.function.Consumer;
+import millrace.engine.Device;
 import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityEvent.Kind;
 import millrace.engine.IntegrityEvent.Result;
@@ -22,6 +23,7 @@ import millrace.schemas.AlarmRecord;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.AuditVerdict;
+import millrace.schemas.ComputeDevice;
 import millrace.schemas.Completion;
 import millrace.schemas.SuspectRange;
 import org.apache.kafka.common.header.Headers;
@@ -85,7 +87,7 @@ class EventsInTheLogTest {
         assertThat(load.getInOffset()).isEqualTo(-1);
         assertThat(load.getOutTopic()).isEmpty();
         assertThat(load.getDetail()).isEqualTo("model=scripted digest=" + ScriptedEngine.MODEL_DIGEST
-                + " trust=digest_recorded verified=false load_verify=full");
+                + " trust=digest_recorded verified=false load_verify=full backend=none profile=scripted/v1");
         assertThat(service.logged(1).getDetail()).startsWith("version=1.0 digest=" + "12".repeat(32)
                 + " backend=none profile=scripted/v1 weights=int4+bf16 kv=int8 sampler=").contains(" java=", " os=", " arch=");
         assertThat(text(service.log.getFirst().headers(), "attest-event")).isEqualTo("MODEL_LOAD");
@@ -107,13 +109,32 @@ class EventsInTheLogTest {
         assertThat(load.getChecks()).as("signature and digest").isEqualTo(0b11);
         assertThat(load.getDetail()).isEqualTo("model=scripted digest=" + ScriptedEngine.MODEL_DIGEST + " root=" + root
                 + " trust=warn verified=true bundle=" + bundle + " key_hint=" + key
-                + " problems=MODEL_FILE_UNSIGNED load_verify=full block_table=" + table);
+                + " problems=MODEL_FILE_UNSIGNED load_verify=full block_table=" + table + " backend=none profile=scripted/v1");
         AttestationRecord leaf = service.leaf(0);
         assertThat(leaf.getVerifyMode()).isEqualTo("warn");
         assertThat(leaf.getChecks() & 0b11).isEqualTo(0b11);
         assertThat(Digest.of(leaf.getBundleSha256()).hex()).isEqualTo(bundle);
         assertThat(Digest.of(leaf.getKeyHint()).hex()).isEqualTo(key);
         assertThat(Digest.of(leaf.getBlockTableSha256()).hex()).isEqualTo(table);
+    }
+
+    @Test
+    void namesTheDeviceAndItsKernels() {
+        String image = "9b".repeat(32);
+        start(Map.of(), engine -> engine.device = new Device("Some GPU", "9.0", "12.8", image, true));
+        answer("a", 1);
+        assertThat(service.logged(0).getDetail()).endsWith(" backend=none profile=scripted/v1 device=Some_GPU capability=9.0"
+                + " driver=12.8 image=" + image + " standin=true");
+        for (AttestationRecord leaf : List.of(service.logged(0), service.leaf(0))) {
+            assertThat(leaf.getDevice())
+                    .isEqualTo(new ComputeDevice("Some GPU", "9.0", "12.8", Digest.ofHex(image).toHash(), true));
+        }
+        assertThat(service.verify().computedBy()).containsExactly(
+                Map.entry("none on Some GPU, compute capability 9.0, STAND-IN", 1L));
+        service.close();
+        start(Map.of(), engine -> {});
+        answer("a", 1);
+        assertThat(service.leaf(0).getDevice()).as("the processor is no device").isNull();
     }
 
     @Test

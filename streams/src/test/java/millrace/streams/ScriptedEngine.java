@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Predicate;
+import millrace.engine.Device;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
@@ -55,6 +56,7 @@ final class ScriptedEngine implements TextEngine {
     @Nullable String failure;
     ModelTrust trust = ModelTrust.OFF;
     String blockTable = "";
+    Device device = Device.PROCESSOR;
 
     /// Posts an event.
     IntegrityEvent post(IntegrityEvent.Kind kind, IntegrityEvent.Result result, String code, String detail, long fromStep) {
@@ -93,7 +95,7 @@ final class ScriptedEngine implements TextEngine {
     public ModelCard card() {
         return new ModelCard(MODEL, "Scripted", MODEL_DIGEST, List.of(), "cd".repeat(32), "ef".repeat(32), "none", 0, 256,
                 MAX_CONTEXT, "none", "scripted", "int4+bf16", "int8", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32), "scripted/v1",
-                trust, blockTable);
+                trust, blockTable, device);
     }
 
     @Override

@@ -305,7 +305,7 @@ final class ServiceDriver implements AutoCloseable {
     }
 
     /// Verifies what came out as an outside auditor would: sequence, chain, hashes, roots, signatures, completions.
-    void verify() {
+    LogVerifier verify() {
         pass(config.number("audit.checkpoint.interval.ms"));
         LogVerifier verifier = new LogVerifier("llm.audit", List.of(signer.verifier()), registry::byId);
         verifier.expecting("millrace.test", "cluster-1");
@@ -327,6 +327,7 @@ final class ServiceDriver implements AutoCloseable {
         if (!log.isEmpty()) {
             assertThat(verifier.verdict()).isEqualTo(Verdict.VERIFIED);
         }
+        return verifier;
     }
 
     @Override

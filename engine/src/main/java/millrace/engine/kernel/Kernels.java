@@ -2,6 +2,7 @@ package millrace.engine.kernel;
 
 import java.lang.foreign.Arena;
 import java.util.function.IntConsumer;
+import millrace.engine.Device;
 import millrace.engine.format.WeightFormat;
 import org.jspecify.annotations.Nullable;
 
@@ -124,6 +125,11 @@ public interface Kernels extends AutoCloseable {
     ///
     /// @param slots `[rows][perRow]` rows of `x`, in ascending order of their experts
     void combine(Rows y, Rows x, int[] slots, float[] weights, int perRow, @Nullable Rows shared, int rows);
+
+    /// What computes, where that is not the processor.
+    default Device device() {
+        return Device.PROCESSOR;
+    }
 
     /// Stops the threads.
     @Override

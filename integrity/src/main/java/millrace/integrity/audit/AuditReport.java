@@ -1,5 +1,7 @@
 package millrace.integrity.audit;
 
+import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -24,6 +26,7 @@ import org.jspecify.annotations.Nullable;
 /// @param completionsChecked whether a completions topic was given
 /// @param logs every log with its size and root
 /// @param witnessed leaves of each log that enough witnesses have cosigned, by origin; empty if none were demanded
+/// @param computedBy answers by what computed them: backend and device
 /// @param withdrawn leaves that later leaves withdraw or put in doubt
 /// @param seconds wall time
 public record AuditReport(
@@ -39,6 +42,7 @@ public record AuditReport(
         boolean completionsChecked,
         List<LogStatus> logs,
         Map<String, Long> witnessed,
+        Map<String, Long> computedBy,
         List<Withdrawal> withdrawn,
         double seconds) {
 
@@ -48,6 +52,7 @@ public record AuditReport(
         logs = List.copyOf(logs);
         withdrawn = List.copyOf(withdrawn);
         witnessed = Map.copyOf(witnessed);
+        computedBy = Collections.unmodifiableMap(new LinkedHashMap<>(computedBy));
     }
 
     /// The violation that was found first; null if there is none.
@@ -80,6 +85,7 @@ public record AuditReport(
                 leaves, logs.size(), partitions));
         out.append(line("%d checkpoints: roots checked, signatures %s", checkpoints,
                 signaturesChecked ? "checked" : "NOT checked (no key given)"));
+        computedBy.forEach((name, answers) -> out.append(line("%d answers computed by %s", answers, name)));
         if (completionsChecked) {
             out.append(line("%d completions read, %d agree with their leaf and open its commitments",
                     completions, matched));
@@ -130,7 +136,15 @@ public record AuditReport(
         field(out, "tail_leaves", tailLeaves);
         field(out, "signatures_checked", signaturesChecked);
         field(out, "completions_checked", completionsChecked);
-        out.append("\"logs\":[");
+        out.append("\"computed_by\":{");
+        computedBy.forEach((name, answers) -> {
+            quote(out, name);
+            out.append(':').append(answers).append(',');
+        });
+        if (!computedBy.isEmpty()) {
+            out.setLength(out.length() - 1);
+        }
+        out.append("},\"logs\":[");
         for (int i = 0; i < logs.size(); i++) {
             LogStatus log = logs.get(i);
             out.append(i == 0 ? "{" : ",{");

@@ -76,6 +76,6 @@ public final class AuditVerifier {
         }
         return new AuditReport(verdict, reading.log.leaves(), reading.log.checkpoints(), read, matched, expired,
                 reading.partitions(), tail, !options.keys().isEmpty(), reading.matcher != null, logs, witnessed,
-                reading.log.withdrawals(), seconds);
+                reading.log.computedBy(), reading.log.withdrawals(), seconds);
     }
 }

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import millrace.engine.FinishReason;
+import millrace.engine.Device;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
@@ -39,7 +40,7 @@ public final class NoOpEngine implements TextEngine {
     public ModelCard card() {
         return new ModelCard("no-op", "NoOp", "sha256:" + ZEROS, List.of(), ZEROS, ZEROS, "none", 0, 256, 1 << 20, "none",
                 "answers with the prompt", "none", "none", 0, 0, 0, MemoryPlan.NONE, "no-op " + ZEROS, "none",
-                ModelTrust.OFF, "");
+                ModelTrust.OFF, "", Device.PROCESSOR);
     }
 
     @Override

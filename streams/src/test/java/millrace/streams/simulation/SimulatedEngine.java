@@ -4,6 +4,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
+import millrace.engine.Device;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
@@ -81,7 +82,7 @@ final class SimulatedEngine implements TextEngine {
     public ModelCard card() {
         return new ModelCard(NAME, "Simulated", "sha256:" + "ab".repeat(32), List.of(), "cd".repeat(32), "ef".repeat(32), "none",
                 0, 256, 1 << 16, "none", "simulated", "bf16", "bf16", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32),
-                "simulated/v1", ModelTrust.OFF, "");
+                "simulated/v1", ModelTrust.OFF, "", Device.PROCESSOR);
     }
 
     @Override
