@@ -4,6 +4,7 @@ module millrace.engine {
     requires com.fasterxml.jackson.databind;
     requires static jdk.incubator.vector;
     requires java.management;
+    requires jcuda;
     // For tests alone, which are compiled as part of this module: they measure allocation, and expect warnings.
     requires static java.logging;
     requires static jdk.management;

@@ -1,7 +1,7 @@
 package millrace.engine;
 
 /// A backend that was asked for and cannot be had, or that failed.
-public final class BackendException extends EngineException {
+public sealed class BackendException extends EngineException permits DeviceException {
     private static final long serialVersionUID = 1L;
 
     public BackendException(String code, String message) {

@@ -49,7 +49,8 @@ class HouseRulesTest {
             Map.entry("kernel.cpu", Set.of("kernel", "format")),
             Map.entry("kernel.scalar", Set.of("kernel", "kernel.cpu", "format")),
             Map.entry("kernel.vector", Set.of("kernel", "kernel.cpu", "format")),
-            Map.entry("kernel.ffi", Set.of("kernel", "kernel.cpu", "format")));
+            Map.entry("kernel.ffi", Set.of("kernel", "kernel.cpu", "format")),
+            Map.entry("kernel.cuda", Set.of("kernel", "kernel.cpu", "format")));
 
     /// Rooms of streams; the root, named by the empty string, is the service.
     private static final Map<String, Set<String>> STREAMS_ROOMS = Map.of(
@@ -72,7 +73,7 @@ class HouseRulesTest {
     void engineKnowsNobody() {
         classes().that().resideInAPackage("millrace.engine..")
                 .should().onlyDependOnClassesThat(resideInAnyPackage(JDK)
-                        .or(resideInAnyPackage("millrace.engine..", "com.fasterxml.jackson..", "org.jspecify.."))
+                        .or(resideInAnyPackage("millrace.engine..", "com.fasterxml.jackson..", "jcuda..", "org.jspecify.."))
                         .or(primitives()))
                 .check(MAIN);
     }
@@ -136,6 +137,18 @@ class HouseRulesTest {
     void vectorApiStaysInTheVectorKernels() {
         noClasses().that().resideOutsideOfPackage("millrace.engine.kernel.vector..")
                 .should().dependOnClassesThat().resideInAPackage("jdk.incubator.vector..")
+                .check(MAIN);
+    }
+
+    /// And of JCuda the driver API: its other parts want libraries that a machine with a driver need not have.
+    @Test
+    void jcudaStaysInTheCudaKernels() {
+        noClasses().that().resideOutsideOfPackage("millrace.engine.kernel.cuda..")
+                .should().dependOnClassesThat().resideInAPackage("jcuda..")
+                .check(MAIN);
+        noClasses().that().resideInAPackage("millrace.engine.kernel.cuda..")
+                .should().dependOnClassesThat(resideInAPackage("jcuda..").and(DescribedPredicate.not(
+                        resideInAnyPackage("jcuda", "jcuda.driver"))))
                 .check(MAIN);
     }
 

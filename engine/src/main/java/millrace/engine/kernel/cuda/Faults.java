@@ -1,0 +1,111 @@
+package millrace.engine.kernel.cuda;
+
+import jcuda.driver.CUresult;
+import jcuda.driver.JCudaDriver;
+import millrace.engine.DeviceException;
+import org.jspecify.annotations.Nullable;
+
+/// What the results of driver calls mean, and whether the device is lost.
+///
+/// Some errors end the context: a kernel that read where it must not, memory that cannot be corrected. After one every
+/// call fails; nothing on the device can be used again in this process. The first such error is kept, and later calls
+/// report it rather than the noise that follows.
+final class Faults {
+    private final String device;
+    private String launched = "";
+    private volatile @Nullable DeviceException failure;
+
+    /// @param device for the messages
+    Faults(String device) {
+        this.device = device;
+    }
+
+    /// Notes what is launched, for the report of a later call.
+    void launched(String kernel) {
+        launched = kernel;
+    }
+
+    @Nullable DeviceException failure() {
+        return failure;
+    }
+
+    /// Throws if a call has failed.
+    ///
+    /// @param call name of the driver's function
+    void check(int result, String call) {
+        if (result != CUresult.CUDA_SUCCESS) {
+            throw fault(result, call, launched);
+        }
+    }
+
+    /// Throws what ended the context, if something did.
+    void requireUsable() {
+        DeviceException first = failure;
+        if (first != null) {
+            throw new DeviceException(
+                    first.code(),
+                    "the device failed before and this process cannot use it again: " + first.getMessage(),
+                    first.result(),
+                    first.resultName(),
+                    first.kernel(),
+                    true);
+        }
+    }
+
+    private DeviceException fault(int result, String call, String kernel) {
+        DeviceException first = failure;
+        if (first != null) {
+            requireUsable();
+        }
+        String[] text = new String[1];
+        JCudaDriver.cuGetErrorString(result, text);
+        String name = name(result);
+        String after = kernel.isEmpty() ? "" : ", kernels up to " + kernel + " were queued before";
+        boolean sticky = sticky(result);
+        String advice = sticky
+                ? "restart the process; if it returns, run it once with CUDA_LAUNCH_BLOCKING=1, which names the kernel"
+                : result == CUresult.CUDA_ERROR_OUT_OF_MEMORY
+                        ? "lower engine.memory.bytes, or end what else uses the device"
+                        : "restart the process, and report this if it returns";
+        DeviceException fault = new DeviceException(
+                result == CUresult.CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_MEMORY" : "CUDA_FAILED",
+                "%s: %s: expected success, got %s (%d): %s%s; %s"
+                        .formatted(device, call, name, result, text[0] == null ? name : text[0], after, advice),
+                result,
+                name,
+                kernel,
+                sticky);
+        if (sticky) {
+            failure = fault;
+        }
+        return fault;
+    }
+
+    /// The driver's name for a result.
+    static String name(int result) {
+        String[] text = new String[1];
+        JCudaDriver.cuGetErrorName(result, text);
+        return text[0] == null ? "CUresult " + result : text[0];
+    }
+
+    /// Whether a result says that the context cannot be used again.
+    static boolean sticky(int result) {
+        return switch (result) {
+            case CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
+                    CUresult.CUDA_ERROR_NVLINK_UNCORRECTABLE,
+                    CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,
+                    CUresult.CUDA_ERROR_LAUNCH_TIMEOUT,
+                    CUresult.CUDA_ERROR_CONTEXT_IS_DESTROYED,
+                    CUresult.CUDA_ERROR_ASSERT,
+                    CUresult.CUDA_ERROR_HARDWARE_STACK_ERROR,
+                    CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
+                    CUresult.CUDA_ERROR_MISALIGNED_ADDRESS,
+                    CUresult.CUDA_ERROR_INVALID_ADDRESS_SPACE,
+                    CUresult.CUDA_ERROR_INVALID_PC,
+                    CUresult.CUDA_ERROR_LAUNCH_FAILED,
+                    CUresult.CUDA_ERROR_UNKNOWN ->
+                true;
+            default -> false;
+        };
+    }
+}
