@@ -30,9 +30,6 @@ import org.jspecify.annotations.Nullable;
 ///
 /// [#prepare] may be called from any thread and shares nothing with the computation; [#submit] and [#score] only queue.
 public final class Engine implements TextEngine {
-    /// Names the orders of summation of [millrace.engine.kernel.Kernels] and the sampler: equal profiles, equal bits.
-    public static final String PROFILE = "cpu-strict/v3";
-
     /// Rows of logits of one step, if not more sequences than this share it: enough for scoring to fill the kernels.
     private static final int LOGIT_ROWS = 32;
 
@@ -140,12 +137,12 @@ public final class Engine implements TextEngine {
             WeightGuard guard = WeightGuard.of(config, files, weights, backend.kernels(), ledger, resources);
             planner.weigh(weights.bytesByFormat(), guard == null ? 0 : guard.table().bytes());
             MemoryPlan plan = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));
-            PagePool pool = new PagePool(planner.layout(), plan.kv());
+            PagePool pool = new PagePool(planner.layout(), plan.kv(), backend.kernels().cache());
             resources.push(pool);
             ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust,
                     guard == null ? "" : guard.table().sha256());
-            String identity = String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), PROFILE);
-            openChecks(config, pool, identity, backend.kernels()::forEach);
+            String identity = String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), card.profile());
+            openChecks(config, pool, identity);
             var checks = new Checks(
                     config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card));
             BatchLoop loop = loop(config, model, weights, pool, backend, codec, checks);
@@ -190,19 +187,19 @@ public final class Engine implements TextEngine {
                 pool.capacityTokens(),
                 plan,
                 EngineBuild.describe(),
-                PROFILE,
+                backend.profile(),
                 trust,
                 blockTable,
                 backend.kernels().device());
     }
 
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart
-    private static void openChecks(EngineConfig config, PagePool pool, String identity, PageGuard.Team team) {
+    private static void openChecks(EngineConfig config, PagePool pool, String identity) {
         IntegrityConfig integrity = config.integrity();
         if (!integrity.isOff()) {
             StepClock clock = StepClock.system();
             pool.openGuard(new PageGuard.Settings(
-                    identity, PageGuard.Algorithm.CRC32C, integrity.kvMaxAge().toNanos(), team, clock::nanos, clock::epochMs));
+                    identity, integrity.kvMaxAge().toNanos(), clock::nanos, clock::epochMs));
         }
         if (config.prefixCache()) {
             pool.openIndex(identity);

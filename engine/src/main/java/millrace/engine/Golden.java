@@ -14,7 +14,7 @@ import java.util.List;
 ///
 /// @param promptIds token ids of the prompt
 /// @param maxTokens tokens that were asked for, at temperature 0
-/// @param profile orders of summation, [Engine#PROFILE]
+/// @param profile orders of summation, [millrace.engine.kernel.Kernels#profile]
 /// @param kvFormat id of the KV format
 /// @param weightFormat formats of the resident weights, as [ModelCard#weightFormat]
 /// @param tokensSha256 digest of the answer, see [#digest]

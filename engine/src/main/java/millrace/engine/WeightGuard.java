@@ -404,6 +404,7 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
                     ledger.post(Kind.WEIGHT, Result.REPAIRED, "WEIGHT_BLOCK", detail(block), goodSteps[block] + 1);
                 }
             }
+            weights.adoptAgain(r, kernels);
         }
 
         private Refusal refusal(String code, int block, String what) {

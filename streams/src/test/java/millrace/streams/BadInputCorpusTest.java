@@ -139,7 +139,7 @@ class BadInputCorpusTest {
                     "ServiceConfigTest#refusesALoginModuleThatLoadsClassesFromElsewhere",
                     "ServiceConfigTest#refusesFilesWhereAnAddressIsExpected", "ServiceConfigTest#refusesConfigProviders"),
             item(54, "KV page with a flipped bit, of another place, tenant or layout, freed; table damaged", "",
-                    "PageSealTest#everySingleBitCounts", "KvFaultTest#completionsAreThoseOfARunWithoutFaults",
+                    "PageDigestTest#everySingleBitCounts", "KvFaultTest#completionsAreThoseOfARunWithoutFaults",
                     "KvFaultTest#tablesThatAreDamagedNeverReachTheModel", "KvFaultTest#pagesThatAreFreedTooEarlyAreNotRead",
                     "KvFaultTest#withoutFaultsNothingIsReported", "PagePoolTest#epochShouldChangeWheneverAPageIsHandedOut",
                     "PrefixIndexTest#pagesInDoubtLeaveWithAllThatFollowThem", "PrefixIndexTest#saltsShareNothing"));

@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
 
 /// A set of kernels, its name, and why it was chosen.
 ///
-/// All backends give the same bits; they differ in speed.
+/// Backends of one profile give the same bits; they differ in speed.
 ///
 /// @param name `native`, `vector` or `scalar`
 /// @param reason one sentence for the start-up story
@@ -65,6 +65,11 @@ public record Backend(String name, String reason, Kernels kernels) implements Au
                 throw new BackendException(
                         "BACKEND_UNKNOWN", "backend: expected auto, native, vector or scalar, got \"" + name + "\"");
         };
+    }
+
+    /// What the bits of its results depend on: equal profiles, equal bits.
+    public String profile() {
+        return kernels.profile();
     }
 
     private static BackendException unavailable(String message) {

@@ -43,8 +43,98 @@ import org.jspecify.annotations.Nullable;
 /// The tree over 16 partials adds partial `l + 8` to `l` for l < 8, then `l + 4` to `l` for l < 4, then 2, then 1.
 /// NaN and infinities follow IEEE 754 through the same operations; the payload of a NaN is not defined.
 ///
+/// This is the profile [#CPU_STRICT]. Another profile names other orders for some operations and says which.
+///
+/// ## Where things lie
+///
+/// A backend may have memory of its own. Then matrices and arrays of weights are taken over once ([#adopt(Matrix)]), KV
+/// pages live there ([#cache]), and so do activations between operations ([#rows]): an operand is known by its identity
+/// and nothing is copied on the way. What comes from the host is sent before the operations of a step, what goes there is
+/// fetched after them:
+///
+/// ```
+///  inputs filled ──▶ send(inputs) ──▶ run(bucket, operations) ──▶ fetch(logits) ──▶ sampler
+/// ```
+///
+/// On the host all of this is one memory, and sending and fetching are nothing.
+///
 /// An instance is used by one thread at a time. It may use more threads inside.
 public interface Kernels extends AutoCloseable {
+    /// The profile whose bits are those of the scalar loops.
+    String CPU_STRICT = "cpu-strict/v3";
+
+    /// Names the orders of summation and the precision of every operation: equal profiles, equal bits.
+    default String profile() {
+        return CPU_STRICT;
+    }
+
+    /// What computes, where that is not the processor.
+    default Device device() {
+        return Device.PROCESSOR;
+    }
+
+    // ------------------------------------------------------------------------------------------------ where things lie
+
+    /// New activations of zeros for operations to write and read. Their side on the heap may be missing.
+    default Rows rows(int capacity, int width) {
+        return Rows.allocate(capacity, width);
+    }
+
+    /// The same with a side on the heap, for what is sent or fetched.
+    default Rows hostRows(int capacity, int width) {
+        return Rows.allocate(capacity, width);
+    }
+
+    /// Brings the first rows of a matrix from the heap to where operations read it.
+    ///
+    /// @param rows of [#hostRows], all columns; they may be written again as soon as this returns
+    default void send(Rows rows, int count) {}
+
+    /// Brings the first rows of a matrix to the heap when all operations before have ended; waits for that.
+    ///
+    /// @param rows of [#hostRows], all columns
+    default void fetch(Rows rows, int count) {}
+
+    /// Room for the inputs of steps.
+    ///
+    /// @param maxRows the most rows of a step
+    /// @param maxPages the most pages of one sequence
+    /// @param rotaryDim width of the angles
+    default StepInputs inputs(int maxRows, int maxPages, int rotaryDim) {
+        return new StepInputs(maxRows, maxPages, hostRows(maxRows, rotaryDim));
+    }
+
+    /// Brings the inputs of a step to where operations read them. They may be written again as soon as this returns.
+    default void send(StepInputs inputs) {}
+
+    /// Runs the operations of a step whose inputs were sent last.
+    ///
+    /// With a bucket they may be recorded once, and repeated for every later step of that bucket without being called:
+    /// so they must be the same operations with the same operands each time, but for the number of rows, which is that
+    /// of the inputs. They are only operations of this object, and nothing is sent or fetched among them.
+    ///
+    /// @param bucket of the inputs, see [StepInputs#bucket]; 0 for a step that is not recorded
+    default void run(int bucket, Runnable operations) {
+        operations.run();
+    }
+
+    /// Takes a matrix of weights over. Called for each before operations read it, and again after its bytes have been
+    /// repaired in place.
+    default void adopt(Matrix matrix) {}
+
+    /// Takes an array of weights over: of norms, biases and corrections. As [#adopt(Matrix)].
+    default void adopt(float[] values) {}
+
+    /// Takes a table of experts over, whose matrices were.
+    default void adopt(Experts experts) {}
+
+    /// New memory for KV pages, which the caller closes.
+    default CacheMemory cache() {
+        return new HostCache(CacheMemory.Algorithm.CRC32C, this::forEach);
+    }
+
+    // ---------------------------------------------------------------------------------------------------------- weights
+
     /// Repacks a matrix into memory of the arena, in the format that keeps its numbers: BF16 or F32.
     default Matrix pack(Matrix.Source source, Arena arena) {
         return pack(source, source.format(), arena);
@@ -58,6 +148,8 @@ public interface Kernels extends AutoCloseable {
 
     /// Runs a task for each of `0 … count − 1`, on any thread, in any order; returns when all are done.
     void forEach(int count, IntConsumer task);
+
+    // ------------------------------------------------------------------------------------------------------- operations
 
     /// Copies rows of the embedding: `y[t] = table[tokens[t]]`.
     void embed(Rows y, Matrix table, int[] tokens, int rows);
@@ -121,17 +213,39 @@ public interface Kernels extends AutoCloseable {
     /// Copies rows in ascending order: `y[i] = x[sources[i]]`; `y` may be `x` if `sources[i] ≥ i`.
     void gather(Rows y, Rows x, int[] sources, int rows);
 
-    /// Weighted sums of expert outputs: `y[t] = Σⱼ weights[t][j] · x[slots[t][j]] + shared[t]`, j ascending.
-    ///
-    /// @param slots `[rows][perRow]` rows of `x`, in ascending order of their experts
-    void combine(Rows y, Rows x, int[] slots, float[] weights, int perRow, @Nullable Rows shared, int rows);
+    // --------------------------------------------------------------------------------------------- mixtures of experts
 
-    /// What computes, where that is not the processor.
-    default Device device() {
-        return Device.PROCESSOR;
+    /// Room for the choice of experts of at most so many rows.
+    default Routing routing(int maxRows, RouterSpec spec) {
+        return Routing.onHeap(maxRows, spec);
     }
 
-    /// Stops the threads.
+    /// Chooses the experts of each row, and their weights, and sorts the pairs by expert, then by row.
+    ///
+    /// `s = σ(logit)`; the choice is by `s + bias`, the weight by `s` alone:
+    ///
+    /// 1. With several groups, a group's score is the sum of its two largest `s + bias`; experts outside the kept best
+    ///    groups become `−∞`. (With 0 in place of `−∞`, as old implementations had it, they would win over kept experts
+    ///    of negative score.)
+    /// 2. The `perRow` largest are chosen; of equal ones the lower index.
+    /// 3. Weights are divided by their sum, ascending by expert, plus 1e-20 if `normalize`, then multiplied by `scaling`.
+    ///
+    /// All in F32; the bias is never rounded to BF16, where its differences would vanish.
+    ///
+    /// @param logits `[rows][experts]`
+    /// @param bias correction, one per expert
+    void route(Routing routing, Rows logits, float[] bias, int rows);
+
+    /// Copies each row to its slots: `y[slot] = x[sources[slot]]` for the `rows · perRow` slots.
+    void gather(Rows y, Rows x, Routing routing, int rows);
+
+    /// As [#swiglu(Rows, Rows, int)], for the `rows · perRow` slots.
+    void swiglu(Rows gate, Rows up, Routing routing, int rows);
+
+    /// Weighted sums of expert outputs: `y[t] = Σⱼ weights[t][j] · x[slots[t][j]] + shared[t]`, j ascending.
+    void combine(Rows y, Rows x, Routing routing, @Nullable Rows shared, int rows);
+
+    /// Stops the threads and gives back memory of its own.
     @Override
     void close();
 }

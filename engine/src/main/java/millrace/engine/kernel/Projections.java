@@ -8,8 +8,13 @@ import org.jspecify.annotations.Nullable;
 /// One entry is `y[t][o] = Σₖ w[o][k] · x[t][k] (+ bias[o])` for `t` of `rows` rows. Queries, keys and values share
 /// their input; the heads of latent attention share their rows; experts have each their own. Filled, run, cleared and
 /// filled again; allocates nothing once it has grown.
+///
+/// The products of a layer's experts are an entry for each expert that has rows, where the host knows which; where a
+/// backend has chosen them in its own memory, they are one entry, which holds [#experts] and their [#routing].
 public final class Projections {
     private final @Nullable Matrix[] matrices;
+    private final @Nullable Experts[] experts;
+    private final @Nullable Routing[] routings;
     private final float @Nullable [][] biases;
     private final @Nullable Rows[] inputs;
     private final @Nullable Rows[] outputs;
@@ -21,6 +26,8 @@ public final class Projections {
     /// @param capacity the most products of one run
     public Projections(int capacity) {
         matrices = new Matrix[capacity];
+        experts = new Experts[capacity];
+        routings = new Routing[capacity];
         biases = new float[capacity][];
         inputs = new Rows[capacity];
         outputs = new Rows[capacity];
@@ -53,12 +60,46 @@ public final class Projections {
             return this;
         }
         matrices[count] = w;
+        experts[count] = null;
+        routings[count] = null;
         biases[count] = bias;
+        put(y, yRow, x, xRow, n);
+        return this;
+    }
+
+    private void put(Rows y, int yRow, Rows x, int xRow, int n) {
         inputs[count] = x;
         outputs[count] = y;
         inputRows[count] = xRow;
         outputRows[count] = yRow;
         rows[count++] = n;
+    }
+
+    /// Adds the product of each expert over its slots in `x` and `y`, see [Routing].
+    ///
+    /// @param n rows that were routed
+    public Projections addExperts(Rows y, Experts w, Rows x, Routing routing, int n) {
+        if (routing.isOnHeap()) {
+            int[] firstSlot = routing.firstSlot();
+            for (int e = 0; e < w.count(); e++) {
+                add(y, firstSlot[e], w.get(e), null, x, firstSlot[e], firstSlot[e + 1] - firstSlot[e]);
+            }
+            return this;
+        }
+        if (x.width() != w.cols() || y.width() != w.rows() || w.count() != routing.spec().experts()) {
+            throw new IllegalArgumentException("projection: %d experts of %d × %d from width %d to width %d, %d routed"
+                    .formatted(w.count(), w.rows(), w.cols(), x.width(), y.width(), routing.spec().experts()));
+        }
+        int slots = Math.multiplyExact(n, routing.spec().perRow());
+        if (slots > x.capacity() || slots > y.capacity()) {
+            throw new IllegalArgumentException("projection: %d slots from %d to %d rows"
+                    .formatted(slots, x.capacity(), y.capacity()));
+        }
+        matrices[count] = null;
+        experts[count] = w;
+        routings[count] = routing;
+        biases[count] = null;
+        put(y, 0, x, 0, slots);
         return this;
     }
 
@@ -66,8 +107,19 @@ public final class Projections {
         return count;
     }
 
+    /// The matrix of an entry that is not one for [#experts].
     public Matrix matrix(int i) {
         return Objects.requireNonNull(matrices[i]);
+    }
+
+    /// The experts that an entry stands for, or null if it is a single product.
+    public @Nullable Experts experts(int i) {
+        return experts[i];
+    }
+
+    /// Which slots belong to which of the experts.
+    public Routing routing(int i) {
+        return Objects.requireNonNull(routings[i]);
     }
 
     public float @Nullable [] bias(int i) {
@@ -90,6 +142,7 @@ public final class Projections {
         return outputRows[i];
     }
 
+    /// Rows of the product; of experts, the slots of all.
     public int rows(int i) {
         return rows[i];
     }

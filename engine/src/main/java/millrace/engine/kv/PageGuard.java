@@ -1,16 +1,12 @@
 package millrace.engine.kv;
 
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.function.IntConsumer;
 import java.util.function.LongSupplier;
-import org.jspecify.annotations.Nullable;
+import millrace.engine.kernel.CacheMemory;
 
 /// Finds KV pages that do not hold what they should, and keeps their slots from being used again unexamined.
 ///
@@ -33,7 +29,6 @@ import org.jspecify.annotations.Nullable;
 public final class PageGuard {
     private static final long NEVER = -1;
     private static final long DAY_MS = 24L * 60 * 60 * 1_000;
-    private static final long[] PATTERNS = {0x5555_5555_5555_5555L, 0xAAAA_AAAA_AAAA_AAAAL};
 
     /// Of all time, the share that the walk may take.
     private static final double WALK_SHARE = 0.005;
@@ -44,27 +39,11 @@ public final class PageGuard {
     /// The most slots that one call of the walk passes.
     private static final int MOST_WALKED = 1_024;
 
-    /// Parts that a batch of digests is cut into.
-    private static final int LANES = 32;
-
-    /// Fewer pages than this are not worth waking a team.
-    private static final int WORTH_A_TEAM = 8;
-
-    /// What one part of a batch needs for itself.
-    private static final class Lane {
-        final PageSeal seal;
-        final @Nullable ByteBuffer[] slabs;
-
-        Lane(PageSeal seal, int slabs) {
-            this.seal = seal;
-            this.slabs = new ByteBuffer[slabs];
-        }
-    }
-
     private final PagePool pool;
     private final Settings settings;
     private final ChainHash hash;
-    private final PageSeal seal;
+    private final PageSeal seal = new PageSeal();
+    private final CacheMemory memory;
     private final int pageBytes;
 
     // By page number; grown as pages are handed out.
@@ -79,13 +58,15 @@ public final class PageGuard {
     private final Map<Integer, Long> faults = new HashMap<>();
 
     private final List<Finding> findings = new ArrayList<>();
-    /// Pages of a batch, what their holders say that they are, and the digests that they have.
+    /// Pages of a batch, where they lie, what their holders say that they are, and the digests that they have.
     private int[] queued = new int[64];
+    private long[] queuedAddresses = new long[64];
     private long[] queuedTags = new long[64];
     private long[] queuedDigests = new long[64];
     private int queueLength;
-    private final Lane[] lanes = new Lane[LANES];
-    private final IntConsumer laneTask = this::runLane;
+    private final long[] oneAddress = new long[1];
+    private final long[] oneTag = new long[1];
+    private final long[] oneDigest = new long[1];
 
     private boolean everSealed;
     private long phase;
@@ -94,24 +75,6 @@ public final class PageGuard {
     private long savedNanos;
     private volatile long verified;
     private volatile int retired;
-
-    /// Digests of pages, with their numbers in documents.
-    public enum Algorithm {
-        /// CRC-32C.
-        CRC32C(1),
-        /// A weighted sum of words, the same on every device.
-        W64(2);
-
-        private final int id;
-
-        Algorithm(int id) {
-            this.id = id;
-        }
-
-        public int id() {
-            return id;
-        }
-    }
 
     /// When a page was looked at.
     public enum Moment {
@@ -135,38 +98,15 @@ public final class PageGuard {
     ///
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart: model, KV format, arithmetic
     /// @param maxAgeNanos a page that was verified longer ago is verified when it is taken from the index
-    /// @param team runs the digests of many pages side by side
     /// @param nanos a clock for durations
     /// @param epochMs a clock for days
-    public record Settings(
-            String identity,
-            Algorithm algorithm,
-            long maxAgeNanos,
-            Team team,
-            LongSupplier nanos,
-            LongSupplier epochMs) {}
-
-    /// Runs a task for each of `0 … count − 1`, on any thread, in any order; returns when all are done.
-    @FunctionalInterface
-    public interface Team {
-        /// Nobody but the caller.
-        Team ALONE = (count, task) -> {
-            for (int i = 0; i < count; i++) {
-                task.accept(i);
-            }
-        };
-
-        void forEach(int count, IntConsumer task);
-    }
+    public record Settings(String identity, long maxAgeNanos, LongSupplier nanos, LongSupplier epochMs) {}
 
     PageGuard(PagePool pool, Settings settings, ChainHash hash) {
         this.pool = pool;
         this.settings = settings;
         this.hash = hash;
-        seal = new PageSeal(settings.algorithm());
-        for (int i = 0; i < LANES; i++) {
-            lanes[i] = new Lane(new PageSeal(settings.algorithm()), pool.slabCount());
-        }
+        memory = pool.memory();
         pageBytes = Math.toIntExact(pool.layout().pageBytes());
         walkedAt = settings.nanos().getAsLong();
     }
@@ -278,47 +218,31 @@ public final class PageGuard {
         }
         if (queueLength == queued.length) {
             queued = Arrays.copyOf(queued, 2 * queueLength);
+            queuedAddresses = Arrays.copyOf(queuedAddresses, 2 * queueLength);
             queuedTags = Arrays.copyOf(queuedTags, 2 * queueLength);
             queuedDigests = Arrays.copyOf(queuedDigests, 2 * queueLength);
         }
         queuedPhase[page] = phase;
         queued[queueLength] = page;
+        queuedAddresses[queueLength] = pool.address(page);
         queuedTags[queueLength++] = idTag;
         return true;
     }
 
     /// Looks at the pages of the batch, side by side, and empties it.
     public void verifyQueued(Moment moment) {
-        if (queueLength < WORTH_A_TEAM) {
-            Team.ALONE.forEach(LANES, laneTask);
-        } else {
-            settings.team().forEach(LANES, laneTask);
-        }
+        memory.digest(queueLength, queuedAddresses, pageBytes, queuedTags, queuedDigests);
         for (int i = 0; i < queueLength; i++) {
             int page = queued[i];
             queuedPhase[page] = NEVER;
             countVerified();
-            if (queuedDigests[i] == digests[page]) {
+            if (PageSeal.kept(queuedDigests[i]) == digests[page]) {
                 good(page);
             } else {
                 report(page, moment, digests[page] == PageSeal.POISON ? "unsealed" : "content");
             }
         }
         queueLength = 0;
-    }
-
-    private void runLane(int number) {
-        Lane lane = lanes[number];
-        for (int i = number; i < queueLength; i += LANES) {
-            int page = queued[i];
-            int slab = pool.slabOf(page);
-            ByteBuffer memory = lane.slabs[slab];
-            if (memory == null) {
-                memory = pool.memory(page).duplicate();
-                lane.slabs[slab] = memory;
-            }
-            queuedDigests[i] = lane.seal.digest(queuedTags[i], memory.clear(), pool.offset(page), pageBytes);
-        }
     }
 
     private void good(int page) {
@@ -339,7 +263,10 @@ public final class PageGuard {
     }
 
     private long digest(int page, long idTag) {
-        return seal.digest(idTag, pool.memory(page), pool.offset(page), pageBytes);
+        oneAddress[0] = pool.address(page);
+        oneTag[0] = idTag;
+        memory.digest(1, oneAddress, pageBytes, oneTag, oneDigest);
+        return PageSeal.kept(oneDigest[0]);
     }
 
     /// Looks at sealed pages in turn, within its share of the time since it was called last.
@@ -391,27 +318,11 @@ public final class PageGuard {
         }
         long nowMs = settings.epochMs().getAsLong();
         Long last = faults.put(page, nowMs);
-        if (last != null && nowMs - last < DAY_MS || !keepsBits(page)) {
+        if (last != null && nowMs - last < DAY_MS || !memory.keepsBits(pool.address(page), pageBytes)) {
             retire();
             return false;
         }
         damaged[page] = false;
-        return true;
-    }
-
-    private boolean keepsBits(int page) {
-        MemorySegment memory = MemorySegment.ofBuffer(
-                pool.memory(page).limit(pool.offset(page) + pageBytes).position(pool.offset(page)));
-        for (long pattern : PATTERNS) {
-            for (long at = 0; at < pageBytes; at += Long.BYTES) {
-                memory.set(ValueLayout.JAVA_LONG_UNALIGNED, at, pattern);
-            }
-            for (long at = 0; at < pageBytes; at += Long.BYTES) {
-                if (memory.get(ValueLayout.JAVA_LONG_UNALIGNED, at) != pattern) {
-                    return false;
-                }
-            }
-        }
         return true;
     }
 

@@ -1,14 +1,10 @@
 package millrace.engine.kv;
 
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Objects;
+import millrace.engine.kernel.CacheMemory;
 import millrace.engine.kernel.CacheShape;
-import millrace.engine.kernel.Memory;
+import millrace.engine.kernel.HostCache;
 import org.jspecify.annotations.Nullable;
 
 /// A fixed number of pages, cut from a budget of bytes; that none is free is a value, not an exception.
@@ -41,9 +37,8 @@ public final class PagePool implements AutoCloseable {
     private final KvLayout layout;
     private final int pageCount;
     private final int pagesPerSlab;
-    private final Arena arena = Arena.ofShared();
+    private final CacheMemory memory;
     private final long[] slabs;
-    private final @Nullable ByteBuffer[] memory;
     private final int[] epochs;
     private final int[] holders;
     private int[] freed = new int[16];
@@ -54,8 +49,16 @@ public final class PagePool implements AutoCloseable {
     private int handedOut;
     private volatile int free;
 
+    /// Pages in the memory of the process.
+    ///
     /// @param budgetBytes the most bytes that pages may take; at least one page must fit
     public PagePool(KvLayout layout, long budgetBytes) {
+        this(layout, budgetBytes, new HostCache());
+    }
+
+    /// @param budgetBytes the most bytes that pages may take; at least one page must fit
+    /// @param memory where the pages lie; closed with the pool
+    public PagePool(KvLayout layout, long budgetBytes, CacheMemory memory) {
         long pages = Math.min(budgetBytes / layout.pageBytes(), MAX_PAGES);
         if (pages < 1) {
             throw new IllegalArgumentException(
@@ -66,7 +69,7 @@ public final class PagePool implements AutoCloseable {
         pageCount = (int) pages;
         pagesPerSlab = (int) Math.max(1, Math.min(pages, SLAB_BYTES / layout.pageBytes()));
         slabs = new long[(pageCount + pagesPerSlab - 1) / pagesPerSlab];
-        memory = new ByteBuffer[slabs.length];
+        this.memory = memory;
         epochs = new int[pageCount];
         holders = new int[pageCount];
         free = pageCount;
@@ -208,28 +211,14 @@ public final class PagePool implements AutoCloseable {
         return epochs[page];
     }
 
-    /// Absolute address of the page's first byte; 64-byte aligned.
+    /// Absolute address of the page's first byte in [#memory]; 64-byte aligned.
     long address(int page) {
         return slabs[page / pagesPerSlab] + page % pagesPerSlab * layout.pageBytes();
     }
 
-    /// The slab that the page lies in, little-endian; the caller sets position and limit.
-    ByteBuffer memory(int page) {
-        return Objects.requireNonNull(memory[page / pagesPerSlab]).clear();
-    }
-
-    /// Number of the slab that the page lies in, and how many there are at most.
-    int slabOf(int page) {
-        return page / pagesPerSlab;
-    }
-
-    int slabCount() {
-        return slabs.length;
-    }
-
-    /// Where the page begins in [#memory].
-    int offset(int page) {
-        return (int) (page % pagesPerSlab * layout.pageBytes());
+    /// Where the pages lie.
+    CacheMemory memory() {
+        return memory;
     }
 
     /// Whether a page is what somebody remembers of it: handed out by that number, to be found at that address, held.
@@ -290,16 +279,14 @@ public final class PagePool implements AutoCloseable {
     /// Gives all memory back. No table of this pool may be used afterwards.
     @Override
     public void close() {
-        arena.close();
+        memory.close();
     }
 
     private void slab(int page) {
         int slab = page / pagesPerSlab;
         if (slabs[slab] == 0) {
             int pages = Math.min(pagesPerSlab, pageCount - slab * pagesPerSlab);
-            MemorySegment bytes = Memory.allocateDense(arena, pages * layout.pageBytes(), "the KV cache");
-            slabs[slab] = bytes.address();
-            memory[slab] = bytes.asByteBuffer().order(ByteOrder.LITTLE_ENDIAN);
+            slabs[slab] = memory.allocate(pages * layout.pageBytes());
         }
     }
 

@@ -53,10 +53,10 @@ sealed interface Attention {
             this.shape = shape;
             this.kernels = kernels;
             scale = (float) (1 / Math.sqrt(config.headDim()));
-            q = Rows.allocate(maxRows, config.numAttentionHeads() * config.headDim());
-            k = Rows.allocate(maxRows, config.numKeyValueHeads() * config.headDim());
-            v = Rows.allocate(maxRows, config.numKeyValueHeads() * config.headDim());
-            heads = Rows.allocate(maxRows, config.numAttentionHeads() * config.headDim());
+            q = kernels.rows(maxRows, config.numAttentionHeads() * config.headDim());
+            k = kernels.rows(maxRows, config.numKeyValueHeads() * config.headDim());
+            v = kernels.rows(maxRows, config.numKeyValueHeads() * config.headDim());
+            heads = kernels.rows(maxRows, config.numAttentionHeads() * config.headDim());
         }
 
         @Override
@@ -135,20 +135,20 @@ sealed interface Attention {
             this.kernels = kernels;
             projections = new Projections(Math.max(2, n));
             scale = (float) (RotaryEmbedding.softmaxFactor(config.rope().scaling()) / Math.sqrt(m.qkHeadDim()));
-            queryLatent = Rows.allocate(maxRows, Math.max(1, m.qLoraRank()));
-            q = Rows.allocate(maxRows, n * m.qkHeadDim());
+            queryLatent = kernels.rows(maxRows, Math.max(1, m.qLoraRank()));
+            q = kernels.rows(maxRows, n * m.qkHeadDim());
             nope = new Rows[n];
             for (int h = 0; h < n; h++) {
                 nope[h] = q.columns(h * m.qkHeadDim(), m.qkNopeHeadDim());
             }
-            keyValue = Rows.allocate(maxRows, m.kvLoraRank() + m.qkRopeHeadDim());
+            keyValue = kernels.rows(maxRows, m.kvLoraRank() + m.qkRopeHeadDim());
             latent = keyValue.columns(0, m.kvLoraRank());
             ropeKey = keyValue.columns(m.kvLoraRank(), m.qkRopeHeadDim());
-            latentQ = Rows.allocate(maxRows, n * m.kvLoraRank());
+            latentQ = kernels.rows(maxRows, n * m.kvLoraRank());
             latentQOf = perHead(latentQ, n);
-            mixed = Rows.allocate(maxRows, n * m.kvLoraRank());
+            mixed = kernels.rows(maxRows, n * m.kvLoraRank());
             mixedOf = perHead(mixed, n);
-            heads = Rows.allocate(maxRows, n * m.vHeadDim());
+            heads = kernels.rows(maxRows, n * m.vHeadDim());
             headsOf = perHead(heads, n);
         }
 

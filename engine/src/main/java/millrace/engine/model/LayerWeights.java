@@ -1,6 +1,7 @@
 package millrace.engine.model;
 
 import java.util.List;
+import millrace.engine.kernel.Experts;
 import millrace.engine.kernel.Matrix;
 import org.jspecify.annotations.Nullable;
 
@@ -58,5 +59,6 @@ record LayerWeights(
     ///
     /// @param router `[experts][hidden]`
     /// @param correctionBias F32 as stored
-    record Mixture(Matrix router, float[] correctionBias, List<Mlp> experts, Mlp shared) implements FeedForward {}
+    record Mixture(Matrix router, float[] correctionBias, Experts gate, Experts up, Experts down, Mlp shared)
+            implements FeedForward {}
 }

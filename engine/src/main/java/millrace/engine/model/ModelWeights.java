@@ -9,10 +9,13 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.function.UnaryOperator;
 import millrace.engine.checkpoint.LinearTensor;
 import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.Experts;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.resident.ArrayRegion;
@@ -52,7 +55,8 @@ public final class ModelWeights implements AutoCloseable {
         this.finalNorm = finalNorm;
         this.layers = List.copyOf(layers);
         rotary = new RotaryEmbedding(config.rope());
-        loader.keep("", ArrayRegion.of("rotary frequencies", rotary.frequencies()), again ->
+        // Only the host turns positions into angles.
+        loader.keep("", ArrayRegion.of("rotary frequencies", rotary.frequencies()), kernels -> {}, again ->
                 ArrayRegion.of("rotary frequencies", new RotaryEmbedding(again.config.rope()).frequencies()));
         residents = List.copyOf(loader.residents);
         regions = residents.stream().map(Resident::region).toList();
@@ -62,7 +66,8 @@ public final class ModelWeights implements AutoCloseable {
     /// A region and what it is made from.
     ///
     /// @param source name of the weight in the checkpoint; empty for what the config alone says
-    private record Resident(String source, Region region, Recipe<Region> recipe) {}
+    /// @param adoption hands it to the kernels
+    private record Resident(String source, Region region, Consumer<Kernels> adoption, Recipe<Region> recipe) {}
 
     @FunctionalInterface
     private interface Recipe<T> {
@@ -132,6 +137,11 @@ public final class ModelWeights implements AutoCloseable {
         Region made = residents.get(region).recipe.make(loader);
         loader.settle();
         return made;
+    }
+
+    /// Hands a region to the kernels once more, after it was repaired in place.
+    public void adoptAgain(int region, Kernels kernels) {
+        residents.get(region).adoption.accept(kernels);
     }
 
     /// Bytes that the matrices take, by format.
@@ -274,8 +284,16 @@ public final class ModelWeights implements AutoCloseable {
             return new LayerWeights.Mixture(
                     matrix(p + "gate.weight"),
                     vector(p + "gate.e_score_correction_bias"),
-                    List.copyOf(experts),
+                    experts(experts, LayerWeights.Mlp::gate),
+                    experts(experts, LayerWeights.Mlp::up),
+                    experts(experts, LayerWeights.Mlp::down),
                     mlp(p + "shared_experts."));
+        }
+
+        private Experts experts(List<LayerWeights.Mlp> all, Function<LayerWeights.Mlp, Matrix> part) {
+            var experts = new Experts(all.stream().map(part).toList());
+            kernels.adopt(experts);
+            return experts;
         }
 
         private LayerWeights.Mlp mlp(String p) {
@@ -316,17 +334,19 @@ public final class ModelWeights implements AutoCloseable {
 
         private Matrix kept(String name, String part, Matrix matrix, Recipe<Matrix> recipe) {
             String full = name + part;
-            keep(name, new MatrixRegion(full, matrix), again -> new MatrixRegion(full, recipe.make(again)));
+            Consumer<Kernels> adoption = to -> to.adopt(matrix);
+            keep(name, new MatrixRegion(full, matrix), adoption, again -> new MatrixRegion(full, recipe.make(again)));
             if (matrix.format() == WeightFormat.PACKED) {
                 String panels = full + " panels";
-                keep(name, ArrayRegion.ofPanels(panels, matrix), again ->
+                keep(name, ArrayRegion.ofPanels(panels, matrix), adoption, again ->
                         ArrayRegion.ofPanels(panels, recipe.make(again)));
             }
+            kernels.adopt(matrix);
             return counted(matrix);
         }
 
-        private void keep(String source, Region region, Recipe<Region> recipe) {
-            residents.add(new Resident(source, region, recipe));
+        private void keep(String source, Region region, Consumer<Kernels> adoption, Recipe<Region> recipe) {
+            residents.add(new Resident(source, region, adoption, recipe));
         }
 
         private Matrix counted(Matrix matrix) {
@@ -340,7 +360,9 @@ public final class ModelWeights implements AutoCloseable {
 
         private float[] vector(String name) {
             float[] values = numbers(name);
-            keep(name, ArrayRegion.of(name, values), again -> ArrayRegion.of(name, again.numbers(name)));
+            keep(name, ArrayRegion.of(name, values), to -> to.adopt(values), again ->
+                    ArrayRegion.of(name, again.numbers(name)));
+            kernels.adopt(values);
             return values;
         }
 

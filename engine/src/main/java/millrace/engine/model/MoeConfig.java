@@ -1,6 +1,7 @@
 package millrace.engine.model;
 
 import java.util.List;
+import millrace.engine.kernel.RouterSpec;
 
 /// A mixture of experts, routed by sigmoid scores and a correction bias that only takes part in the selection.
 ///
@@ -32,5 +33,10 @@ public record MoeConfig(
             throw new IllegalArgumentException("experts: " + numExpertsPerTok + " of " + nRoutedExperts);
         }
         sparseLayers = List.copyOf(sparseLayers);
+    }
+
+    /// How the experts of a token are chosen.
+    RouterSpec router() {
+        return new RouterSpec(nRoutedExperts, numExpertsPerTok, nGroup, topkGroup, normTopkProb, routedScalingFactor);
     }
 }

@@ -8,6 +8,7 @@ import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.StepInputs;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PageTable;
@@ -33,17 +34,13 @@ public final class Transformer implements StepModel {
     private final Attention attention;
     private final FeedForward feedForward;
     private final RotaryEmbedding rotary;
-    private final int maxRows;
-    private final int[] tokens;
-    private final int[] wantedRows;
+    private final StepInputs inputs;
+    private final Runnable operations = this::compute;
     private final Rows x; // [row][hiddenSize], the residual stream
     private final Rows normed; // [row][hiddenSize]
     private final Rows delta; // [row][hiddenSize], what a part adds
-    private final Rows angles; // [row][rotaryDim]
     private final Rows logits; // [logit row][vocabSize]
     private final Projections head = new Projections(1);
-    private final CacheBatch batch;
-    private final CacheBatch wantedBatch;
 
     /// @param maxRows the most rows of a step
     /// @param maxLogitRows the most of them that want logits
@@ -55,19 +52,15 @@ public final class Transformer implements StepModel {
         this.config = config;
         this.weights = weights;
         this.kernels = kernels;
-        this.maxRows = maxRows;
         attention = Attention.of(config, pool.layout(), kernels, maxRows);
         feedForward = new FeedForward(config, kernels, maxRows);
         rotary = weights.rotary();
-        tokens = new int[maxRows];
-        wantedRows = new int[maxRows];
-        x = Rows.allocate(maxRows, config.hiddenSize());
-        normed = Rows.allocate(maxRows, config.hiddenSize());
-        delta = Rows.allocate(maxRows, config.hiddenSize());
-        angles = Rows.allocate(maxRows, rotary.rotaryDim());
-        logits = Rows.allocate(maxLogitRows, config.vocabSize());
-        batch = new CacheBatch(maxRows);
-        wantedBatch = new CacheBatch(maxRows);
+        int maxPages = Math.min(pool.pageCount(), PagePool.pagesFor(config.maxPositionEmbeddings()));
+        inputs = kernels.inputs(maxRows, maxPages, rotary.rotaryDim());
+        x = kernels.rows(maxRows, config.hiddenSize());
+        normed = kernels.hostRows(maxRows, config.hiddenSize());
+        delta = kernels.rows(maxRows, config.hiddenSize());
+        logits = kernels.hostRows(maxLogitRows, config.vocabSize());
     }
 
     /// The formats that this model's cache can have.
@@ -136,15 +129,19 @@ public final class Transformer implements StepModel {
     @Override
     public float logitBound() {
         float[] gain = weights.finalNorm();
-        double[] squares = new double[maxRows];
+        int most = inputs.maxRows();
+        double[] squares = new double[most];
         double largest = 0;
-        for (int from = 0; from < config.vocabSize(); from += maxRows) {
-            int rows = Math.min(maxRows, config.vocabSize() - from);
+        for (int from = 0; from < config.vocabSize(); from += most) {
+            int rows = Math.min(most, config.vocabSize() - from);
+            inputs.clear();
             for (int row = 0; row < rows; row++) {
-                tokens[row] = from + row;
+                inputs.addRow(from + row);
             }
-            kernels.embed(x, weights.lmHead(), tokens, rows);
-            kernels.forEach(rows, row -> squares[row] = sumOfSquares(x.values(), x.at(row), gain));
+            kernels.send(inputs);
+            kernels.embed(normed, weights.lmHead(), inputs.tokens(), rows);
+            kernels.fetch(normed, rows);
+            kernels.forEach(rows, row -> squares[row] = sumOfSquares(normed.values(), normed.at(row), gain));
             for (int row = 0; row < rows; row++) {
                 largest = Math.max(largest, squares[row]);
             }
@@ -174,30 +171,43 @@ public final class Transformer implements StepModel {
 
     @Override
     public int forward(StepPlan plan) {
-        int rows = read(plan);
-        if (rows == 0) {
+        read(plan);
+        if (inputs.rows() == 0) {
             return 0;
         }
+        kernels.send(inputs);
+        kernels.run(inputs.bucket(), operations);
+        int wanted = inputs.wanted();
+        if (wanted > 0) {
+            kernels.fetch(logits, wanted);
+            kernels.fetch(normed, wanted);
+        }
+        return wanted;
+    }
+
+    /// The operations of a step. Where all rows are wanted, which depends on the bucket alone, none is moved.
+    private void compute() {
+        int rows = inputs.rows();
+        CacheBatch batch = inputs.batch();
         float eps = config.rmsNormEps();
-        kernels.embed(x, weights.embedding(), tokens, rows);
+        kernels.embed(x, weights.embedding(), inputs.tokens(), rows);
         int lastLayer = config.numHiddenLayers() - 1;
         for (int layer = 0; layer <= lastLayer; layer++) {
             LayerWeights w = weights.layer(layer);
 
             kernels.rmsNorm(normed, x, w.inputNorm(), eps, rows, 1);
-            attention.write(w, layer, normed, rows, angles, batch);
-            CacheBatch readers = batch;
-            if (layer == lastLayer) {
+            attention.write(w, layer, normed, rows, inputs.angles(), batch);
+            if (layer == lastLayer && inputs.wanted() < rows) {
                 // Keys and values of every row are in the cache: from here on only rows with logits matter.
-                readers = wantedBatch;
-                rows = plan.logitRowCount();
+                batch = inputs.wantedBatch();
+                rows = inputs.wanted();
                 if (rows == 0) {
-                    return 0;
+                    return;
                 }
-                attention.keep(wantedRows, rows);
-                kernels.gather(x, x, wantedRows, rows);
+                attention.keep(inputs.wantedRows(), rows);
+                kernels.gather(x, x, inputs.wantedRows(), rows);
             }
-            attention.read(w, layer, rows, readers, delta);
+            attention.read(w, layer, rows, batch, delta);
             if (w.attentionOutputNorm() != null) {
                 kernels.rmsNorm(delta, delta, w.attentionOutputNorm(), eps, rows, 1);
             }
@@ -212,45 +222,34 @@ public final class Transformer implements StepModel {
         }
         kernels.rmsNorm(normed, x, weights.finalNorm(), eps, rows, 1);
         kernels.project(head.clear().add(logits, weights.lmHead(), null, normed, rows));
-        return rows;
     }
 
     /// Takes the plan over: tokens, angles, and the segments of all rows and of those with logits.
-    private int read(StepPlan plan) {
+    private void read(StepPlan plan) {
         int rows = plan.rowCount();
-        if (rows > maxRows || plan.logitRowCount() > logits.capacity()) {
+        if (rows > inputs.maxRows() || plan.logitRowCount() > logits.capacity()) {
             throw new IllegalArgumentException("step: expected at most %d rows, %d with logits, got %d and %d"
-                    .formatted(maxRows, logits.capacity(), rows, plan.logitRowCount()));
+                    .formatted(inputs.maxRows(), logits.capacity(), rows, plan.logitRowCount()));
         }
-        for (int row = 0; row < rows; row++) {
-            int token = plan.token(row);
-            if (token < 0 || token >= config.vocabSize()) {
-                throw new IllegalArgumentException(
-                        "step: expected tokens below " + config.vocabSize() + ", got " + token + " in row " + row);
-            }
-            tokens[row] = token;
-            rotary.angles(plan.position(row), angles.values(), angles.at(row));
-        }
-        batch.clear();
-        wantedBatch.clear();
-        int wanted = 0;
+        inputs.clear();
         for (int s = 0; s < plan.segmentCount(); s++) {
-            PageTable pages = plan.pages(s);
             int n = plan.rows(s);
-            int start = plan.startPosition(s);
-            batch.add(pages.addresses(), pages.pageCount(), plan.firstRow(s), n, start);
-            int skipped = switch (plan.wanted(s)) {
-                case NONE -> n;
-                case LAST -> n - 1;
-                case ALL -> 0;
+            for (int row = plan.firstRow(s); row < plan.firstRow(s) + n; row++) {
+                int token = plan.token(row);
+                if (token < 0 || token >= config.vocabSize()) {
+                    throw new IllegalArgumentException(
+                            "step: expected tokens below " + config.vocabSize() + ", got " + token + " in row " + row);
+                }
+                inputs.addRow(token);
+                rotary.angles(plan.position(row), inputs.angles().values(), inputs.angles().at(row));
+            }
+            PageTable pages = plan.pages(s);
+            int wanted = switch (plan.wanted(s)) {
+                case NONE -> 0;
+                case LAST -> 1;
+                case ALL -> n;
             };
-            if (skipped < n) {
-                wantedBatch.add(pages.addresses(), pages.pageCount(), wanted, n - skipped, start + skipped);
-            }
-            for (int i = skipped; i < n; i++) {
-                wantedRows[wanted++] = plan.firstRow(s) + i;
-            }
+            inputs.addSegment(pages.addresses(), pages.pageCount(), n, plan.startPosition(s), wanted);
         }
-        return rows;
     }
 }

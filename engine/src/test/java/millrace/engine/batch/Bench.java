@@ -41,7 +41,7 @@ final class Bench implements AutoCloseable {
         model = new FakeModel(maxBatch + 2);
         pool = new PagePool(LAYOUT, pages * LAYOUT.pageBytes());
         pool.openGuard(new PageGuard.Settings(
-                "fake", PageGuard.Algorithm.CRC32C, 60_000_000_000L, PageGuard.Team.ALONE, clock::nanos, clock::epochMs));
+                "fake", 60_000_000_000L, clock::nanos, clock::epochMs));
         if (sharing) {
             pool.openIndex("fake");
         }

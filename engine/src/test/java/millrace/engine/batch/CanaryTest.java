@@ -45,7 +45,7 @@ class CanaryTest {
         model.recording = false;
         model.shifted = step -> wrong;
         StepClock clock = StepClock.system();
-        pool.openGuard(new PageGuard.Settings("m", PageGuard.Algorithm.CRC32C, 0, PageGuard.Team.ALONE, clock::nanos, clock::epochMs));
+        pool.openGuard(new PageGuard.Settings("m", 0, clock::nanos, clock::epochMs));
         pool.openIndex("m");
         var config = new IntegrityConfig("default", Duration.ZERO, 0.01, Duration.ZERO, interval, 32);
         loop = new BatchLoop(

@@ -53,7 +53,7 @@ class KvFaultTest {
 
         House(String profile) {
             pool.openGuard(new PageGuard.Settings(
-                    "page model", PageGuard.Algorithm.CRC32C, 5_000_000L, PageGuard.Team.ALONE, clock::nanos, clock::epochMs));
+                    "page model", 5_000_000L, clock::nanos, clock::epochMs));
             pool.openIndex("page model");
             var config = new IntegrityConfig(
                     profile, Duration.ZERO, 0.01, Duration.ZERO, Duration.ZERO, 4);

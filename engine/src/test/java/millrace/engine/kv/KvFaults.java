@@ -5,7 +5,6 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
-import millrace.engine.kernel.Memory;
 
 /// Damages KV pages and what is known about them, as hardware and wrong software would. Tests only.
 public final class KvFaults {
@@ -47,31 +46,31 @@ public final class KvFaults {
 
     /// Does it to a sealed page; false if what is there would not change.
     public static boolean inject(Kind kind, PagePool pool, int page, SplittableRandom random) {
-        MemorySegment memory = memory(pool, page);
-        switch (kind) {
-            case CODE_BIT -> flip(memory, random.nextLong(8 * memory.byteSize()));
-            case SWAPPED_WORDS -> {
-                return swap(memory, random.nextLong(memory.byteSize() / 4), random.nextLong(memory.byteSize() / 4));
-            }
+        MemorySegment memory = read(pool, page);
+        long size = memory.byteSize();
+        boolean changes = switch (kind) {
+            case CODE_BIT -> flip(memory, random.nextLong(8 * size));
+            case SWAPPED_WORDS -> swap(memory, random.nextLong(size / 4), random.nextLong(size / 4));
             case SWAPPED_PAGES -> {
                 List<Integer> others = sealedPages(pool);
-                return swapPages(pool, page, others.get(random.nextInt(others.size())));
+                yield swapPages(pool, memory, others.get(random.nextInt(others.size())));
             }
-            case PERMUTED_BLOCKS -> {
-                return rotate(memory, 64 * (1 + random.nextLong(memory.byteSize() / 64 - 1)));
-            }
+            case PERMUTED_BLOCKS -> rotate(memory, 64 * (1 + random.nextLong(size / 64 - 1)));
             case ZEROED_SCALES -> {
-                long from = memory.byteSize() - 64;
-                MemorySegment scales = memory.asSlice(from, 64);
-                boolean changes = scales.mismatch(MemorySegment.ofArray(new byte[64])) >= 0;
+                MemorySegment scales = memory.asSlice(size - 64, 64);
+                boolean any = scales.mismatch(MemorySegment.ofArray(new byte[64])) >= 0;
                 scales.fill((byte) 0);
-                return changes;
+                yield any;
             }
-            case DIGEST_BIT -> guard(pool).digests()[page] ^= 1L << random.nextInt(63);
-            case TAG_BIT -> guard(pool).tags()[page] ^= 1L << random.nextInt(64);
-            case EPOCH_BIT -> pool.epochs()[page] ^= 1 << random.nextInt(32);
-        }
-        return true;
+            case DIGEST_BIT -> flip(guard(pool).digests(), page, random.nextInt(63));
+            case TAG_BIT -> flip(guard(pool).tags(), page, random.nextInt(64));
+            case EPOCH_BIT -> {
+                pool.epochs()[page] ^= 1 << random.nextInt(32);
+                yield true;
+            }
+        };
+        pool.memory().write(pool.address(page), memory);
+        return changes;
     }
 
     /// Damages one entry of a table: 0 the page's number, 1 its epoch, 2 its address.
@@ -96,13 +95,22 @@ public final class KvFaults {
         return guard;
     }
 
-    private static MemorySegment memory(PagePool pool, int page) {
-        return Memory.ALL.asSlice(pool.address(page), pool.layout().pageBytes());
+    /// A copy of the page.
+    private static MemorySegment read(PagePool pool, int page) {
+        MemorySegment copy = MemorySegment.ofArray(new long[Math.toIntExact(pool.layout().pageBytes() / Long.BYTES)]);
+        pool.memory().read(pool.address(page), copy);
+        return copy;
     }
 
-    private static void flip(MemorySegment memory, long bit) {
+    private static boolean flip(long[] values, int i, int bit) {
+        values[i] ^= 1L << bit;
+        return true;
+    }
+
+    private static boolean flip(MemorySegment memory, long bit) {
         byte old = memory.get(ValueLayout.JAVA_BYTE, bit / 8);
         memory.set(ValueLayout.JAVA_BYTE, bit / 8, (byte) (old ^ 1 << bit % 8));
+        return true;
     }
 
     private static boolean swap(MemorySegment memory, long a, long b) {
@@ -113,15 +121,14 @@ public final class KvFaults {
         return first != second;
     }
 
-    private static boolean swapPages(PagePool pool, int a, int b) {
-        MemorySegment first = memory(pool, a);
-        MemorySegment second = memory(pool, b);
-        if (first.mismatch(second) < 0) {
+    /// Exchanges a page's copy, which is still to be written back, for another page.
+    private static boolean swapPages(PagePool pool, MemorySegment page, int other) {
+        MemorySegment second = read(pool, other);
+        if (page.mismatch(second) < 0) {
             return false;
         }
-        byte[] kept = first.toArray(ValueLayout.JAVA_BYTE);
-        first.copyFrom(second);
-        second.copyFrom(MemorySegment.ofArray(kept));
+        pool.memory().write(pool.address(other), page);
+        page.copyFrom(second);
         return true;
     }
 

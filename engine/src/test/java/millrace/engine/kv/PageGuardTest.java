@@ -7,9 +7,11 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.function.IntConsumer;
 import millrace.engine.KvFormat;
+import millrace.engine.kernel.CacheMemory.Algorithm;
+import millrace.engine.kernel.HostCache;
 import millrace.engine.kernel.Memory;
-import millrace.engine.kv.PageGuard.Algorithm;
 import millrace.engine.kv.PageGuard.Moment;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -29,10 +31,16 @@ class PageGuardTest {
     private PagePool pool = pool("model int8", Algorithm.CRC32C);
 
     private PagePool pool(String identity, Algorithm algorithm) {
-        var created = new PagePool(LAYOUT, 40 * LAYOUT.pageBytes());
-        created.openGuard(new PageGuard.Settings(identity, algorithm, MAX_AGE, PageGuard.Team.ALONE, () -> nanos, () -> epochMs));
+        var created = new PagePool(LAYOUT, 40 * LAYOUT.pageBytes(), new HostCache(algorithm, PageGuardTest::backwards));
+        created.openGuard(new PageGuard.Settings(identity, MAX_AGE, () -> nanos, () -> epochMs));
         created.openIndex(identity);
         return created;
+    }
+
+    private static void backwards(int count, IntConsumer task) {
+        for (int i = count - 1; i >= 0; i--) {
+            task.accept(i);
+        }
     }
 
     @AfterEach
@@ -338,7 +346,7 @@ class PageGuardTest {
         var random = new SplittableRandom(7);
         try (var plain = new PagePool(LAYOUT, 10 * LAYOUT.pageBytes())) {
             PageGuard guard = plain.openGuard(
-                    new PageGuard.Settings("m", Algorithm.CRC32C, MAX_AGE, PageGuard.Team.ALONE, () -> nanos, () -> epochMs));
+                    new PageGuard.Settings("m", MAX_AGE, () -> nanos, () -> epochMs));
             PageTable table = new PageTable(plain);
             table.ensure(40);
             table.seal(new PrefixKey(""), tokens(random, 40), 40);
@@ -353,7 +361,7 @@ class PageGuardTest {
     @Test
     void thereIsOneGuardAndItComesFirst() {
         String expected = "KV cache: expected one guard, opened before the index and before the first page is handed out";
-        var settings = new PageGuard.Settings("m", Algorithm.CRC32C, 0, PageGuard.Team.ALONE, () -> 0, () -> 0);
+        var settings = new PageGuard.Settings("m", 0, () -> 0, () -> 0);
         assertThatThrownBy(() -> pool.openGuard(settings)).hasMessage(expected);
         try (var late = new PagePool(LAYOUT, LAYOUT.pageBytes())) {
             late.openIndex("m");

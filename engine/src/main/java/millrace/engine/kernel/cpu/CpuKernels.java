@@ -8,6 +8,7 @@ import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Projections;
+import millrace.engine.kernel.Routing;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.cpu.RowTask.Operation;
 import org.jspecify.annotations.Nullable;
@@ -26,6 +27,7 @@ public final class CpuKernels implements Kernels {
     private final CpuProjections projections;
     private final CpuAttention attention;
     private final RowTask rowTask;
+    private @Nullable ExpertRouter router;
 
     public CpuKernels(Loops loops, int threads) {
         this.loops = loops;
@@ -197,13 +199,33 @@ public final class CpuKernels implements Kernels {
     }
 
     @Override
-    public void combine(Rows y, Rows x, int[] slots, float[] weights, int perRow, @Nullable Rows shared, int rows) {
+    public void route(Routing routing, Rows logits, float[] bias, int rows) {
+        requireRows(logits, rows);
+        if (router == null || !router.spec().equals(routing.spec())) {
+            router = new ExpertRouter(routing.spec());
+        }
+        router.route(routing, logits, bias, rows);
+    }
+
+    @Override
+    public void gather(Rows y, Rows x, Routing routing, int rows) {
+        gather(y, x, routing.sources(), rows * routing.spec().perRow());
+    }
+
+    @Override
+    public void swiglu(Rows gate, Rows up, Routing routing, int rows) {
+        swiglu(gate, up, rows * routing.spec().perRow());
+    }
+
+    @Override
+    public void combine(Rows y, Rows x, Routing routing, @Nullable Rows shared, int rows) {
         requireRows(y, rows);
+        int perRow = routing.spec().perRow();
         rowTask.operation = Operation.COMBINE;
         rowTask.y = y;
         rowTask.x = x;
-        rowTask.indices = slots;
-        rowTask.weight = weights;
+        rowTask.indices = routing.slots();
+        rowTask.weight = routing.weights();
         rowTask.heads = perRow;
         rowTask.other = shared;
         runRows(rows, (long) perRow * y.width());

@@ -1,11 +1,13 @@
-package millrace.engine.model;
+package millrace.engine.kernel.cpu;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.List;
 import millrace.engine.TinyModel;
+import millrace.engine.kernel.RouterSpec;
+import millrace.engine.kernel.Routing;
+import millrace.engine.kernel.Rows;
 import org.junit.jupiter.api.Test;
 
 final class ExpertRouterTest {
@@ -61,8 +63,23 @@ final class ExpertRouterTest {
         assertThat(experts[1]).isLessThan(experts[2]).isLessThan(8);
     }
 
+    @Test
+    void pairsShouldBeSortedByExpertThenByRow() {
+        RouterSpec spec = new RouterSpec(4, 2, 1, 1, true, 1);
+        Routing routing = Routing.onHeap(5, spec);
+        float[] logits = {0, 3, 2, 1, /**/ 9, 0, 0, 8, /**/ 1, 3, 2, 0};
+        new ExpertRouter(spec).route(routing, new Rows(logits, 0, 4, 4), new float[4], 3);
+        assertThat(routing.chosen()).startsWith(1, 2, /**/ 0, 3, /**/ 1, 2);
+        assertThat(routing.firstSlot()).containsExactly(0, 1, 3, 5, 6);
+        assertThat(routing.sources()).startsWith(1, /**/ 0, 2, /**/ 0, 2, /**/ 1);
+        assertThat(routing.slots()).startsWith(1, 3, /**/ 0, 5, /**/ 2, 4);
+        for (int row = 0; row < 3; row++) {
+            assertThat(routing.weights()[2 * row] + routing.weights()[2 * row + 1]).isCloseTo(1, within(1e-6f));
+        }
+    }
+
     private static ExpertRouter router(int groups, int kept, boolean norm) {
-        return new ExpertRouter(new MoeConfig(8, 3, 1, 16, groups, kept, norm, 2.5f, List.of(true)));
+        return new ExpertRouter(new RouterSpec(8, 3, groups, kept, norm, 2.5f));
     }
 
     private void assertWeights(float... expected) {

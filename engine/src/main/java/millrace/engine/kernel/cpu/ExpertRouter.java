@@ -1,34 +1,41 @@
-package millrace.engine.model;
+package millrace.engine.kernel.cpu;
 
 import java.util.Arrays;
 import millrace.engine.kernel.ExpMath;
+import millrace.engine.kernel.RouterSpec;
+import millrace.engine.kernel.Routing;
+import millrace.engine.kernel.Rows;
 
-/// Chooses the experts of a token and their weights.
-///
-/// `s = σ(logit)`; the choice is by `s + bias`, the weight by `s` alone:
-///
-/// 1. With several groups, a group's score is the sum of its two largest `s + bias`; experts outside the `topkGroup`
-///    best groups become `−∞`. (With 0 in place of `−∞`, as old implementations had it, they would win over kept
-///    experts of negative score.)
-/// 2. The `numExpertsPerTok` largest are chosen; of equal ones the lower index.
-/// 3. Weights are divided by their sum plus 1e-20 if `normTopkProb`, then multiplied by `routedScalingFactor`.
-///
-/// All in F32; the bias is never rounded to BF16, where its differences would vanish. One thread at a time.
-final class ExpertRouter {
-    private final MoeConfig config;
+/// Chooses the experts of each row and their weights, as [millrace.engine.kernel.Kernels#route] defines it. One thread at
+/// a time.
+public final class ExpertRouter {
+    private final RouterSpec spec;
     private final float[] scores;
     private final float[] choice;
     private final float[] groupScores;
     private final boolean[] chosen;
     private final boolean[] kept;
 
-    ExpertRouter(MoeConfig config) {
-        this.config = config;
-        scores = new float[config.nRoutedExperts()];
-        choice = new float[config.nRoutedExperts()];
-        groupScores = new float[config.nGroup()];
-        chosen = new boolean[config.nRoutedExperts()];
-        kept = new boolean[config.nGroup()];
+    public ExpertRouter(RouterSpec spec) {
+        this.spec = spec;
+        scores = new float[spec.experts()];
+        choice = new float[spec.experts()];
+        groupScores = new float[spec.groups()];
+        chosen = new boolean[spec.experts()];
+        kept = new boolean[spec.groups()];
+    }
+
+    RouterSpec spec() {
+        return spec;
+    }
+
+    /// Fills all parts of a routing on the heap.
+    public void route(Routing routing, Rows logits, float[] bias, int rows) {
+        for (int row = 0; row < rows; row++) {
+            route(
+                    logits.values(), logits.at(row), bias, routing.chosen(), routing.weights(), row * spec.perRow());
+        }
+        sortByExpert(routing, rows);
     }
 
     /// Writes the chosen experts in ascending order, and their weights.
@@ -40,10 +47,10 @@ final class ExpertRouter {
             scores[e] = ExpMath.sigmoid(logits[offset + e]);
             choice[e] = scores[e] + bias[e];
         }
-        if (config.nGroup() > 1) {
+        if (spec.groups() > 1) {
             limitToGroups();
         }
-        int k = config.numExpertsPerTok();
+        int k = spec.perRow();
         Arrays.fill(chosen, false);
         for (int j = 0; j < k; j++) {
             experts[out + j] = takeLargest(choice, chosen);
@@ -55,15 +62,40 @@ final class ExpertRouter {
             sum += weights[out + j];
         }
         for (int j = 0; j < k; j++) {
-            if (config.normTopkProb()) {
+            if (spec.normalize()) {
                 weights[out + j] /= sum + 1e-20f;
             }
-            weights[out + j] *= config.routedScalingFactor();
+            weights[out + j] *= spec.scaling();
         }
     }
 
+    /// Gives each pair of row and expert a slot: ascending by expert, then by row.
+    private void sortByExpert(Routing routing, int rows) {
+        int[] experts = routing.chosen();
+        int[] firstSlot = routing.firstSlot();
+        int pairs = rows * spec.perRow();
+        Arrays.fill(firstSlot, 0);
+        for (int i = 0; i < pairs; i++) {
+            firstSlot[experts[i]]++;
+        }
+        int slot = 0;
+        for (int e = 0; e < firstSlot.length; e++) {
+            int n = firstSlot[e];
+            firstSlot[e] = slot;
+            slot += n;
+        }
+        for (int i = 0; i < pairs; i++) {
+            int s = firstSlot[experts[i]]++;
+            routing.slots()[i] = s;
+            routing.sources()[s] = i / spec.perRow();
+        }
+        // Each entry now stands at its end, which is the next one's beginning.
+        System.arraycopy(firstSlot, 0, firstSlot, 1, firstSlot.length - 1);
+        firstSlot[0] = 0;
+    }
+
     private void limitToGroups() {
-        int size = scores.length / config.nGroup();
+        int size = scores.length / spec.groups();
         for (int g = 0; g < groupScores.length; g++) {
             float first = Float.NEGATIVE_INFINITY;
             float second = Float.NEGATIVE_INFINITY;
@@ -78,7 +110,7 @@ final class ExpertRouter {
             groupScores[g] = size == 1 ? first : first + second;
         }
         Arrays.fill(kept, false);
-        for (int j = 0; j < config.topkGroup(); j++) {
+        for (int j = 0; j < spec.keptGroups(); j++) {
             takeLargest(groupScores, kept);
         }
         for (int g = 0; g < groupScores.length; g++) {
