@@ -17,10 +17,12 @@ import java.util.logging.Logger;
 import millrace.engine.IntegrityEvent.Kind;
 import millrace.engine.IntegrityEvent.Result;
 import millrace.engine.batch.StepClock;
+import millrace.engine.kernel.ApartKernels;
 import millrace.engine.kernel.Backend;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.ModelWeights;
 import millrace.engine.model.WeightTargets;
+import millrace.engine.resident.ArrayRegion;
 import millrace.engine.resident.BlockTable;
 import millrace.engine.resident.Damage;
 import millrace.engine.resident.MatrixRegion;
@@ -45,7 +47,7 @@ class WeightGuardTest {
 
     private final Clock clock = new Clock();
     private final IntegrityLedger ledger = new IntegrityLedger(clock::epochMs);
-    private final Backend backend = Backend.open("scalar", 1);
+    private Backend backend = Backend.open("scalar", 1);
     private final List<AutoCloseable> open = new ArrayList<>();
     private Path model;
     private ModelWeights weights;
@@ -160,6 +162,32 @@ class WeightGuardTest {
         assertThat(woken).isEqualTo(INJECTIONS);
         assertThat(table.problem(0)).isNull();
         guard.checkCompressed();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"int8", "packed"})
+    void whatWasRepairedIsHandedToTheKernelsAgain(String format) throws IOException {
+        backend.close();
+        var kernels = new ApartKernels();
+        backend = new Backend("apart", "for a test", kernels);
+        load(format);
+        int loaded = kernels.adoptions().size();
+        assertThat(kernels.adoptions()).as("nothing is handed over twice").doesNotHaveDuplicates();
+        for (Region region : guard.regions()) {
+            clock.nanos += TimeUnit.HOURS.toNanos(25);
+            int before = kernels.adoptions().size();
+            Damage.flip(region, 70);
+            assertThat(scrub()).isFalse();
+            assertThat(guard.repair()).isNull();
+            guard.resume();
+            List<Object> again = kernels.adoptions().subList(before, kernels.adoptions().size());
+            switch (region) {
+                case MatrixRegion matrix -> assertThat(again).containsExactly(matrix.matrix());
+                case ArrayRegion array when region.format().equals("panels") -> assertThat(again).hasSize(1);
+                case ArrayRegion array -> assertThat(again).hasSize(region.format().equals("f32") ? 1 : 0);
+            }
+            assertThat(kernels.adoptions().subList(0, loaded)).containsAll(again);
+        }
     }
 
     @Test

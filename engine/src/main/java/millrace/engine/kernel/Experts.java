@@ -2,8 +2,8 @@ package millrace.engine.kernel;
 
 import java.util.List;
 
-/// One matrix of each expert of a layer, in the experts' order, all of one shape: what a backend may read as one table.
-/// Known by its identity.
+/// One matrix of each expert of a layer, in the experts' order, all of one shape, which may be in
+/// several formats: what a backend may read as one table. Known by its identity.
 public final class Experts {
     private final List<Matrix> matrices;
 

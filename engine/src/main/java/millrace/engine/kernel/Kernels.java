@@ -119,13 +119,13 @@ public interface Kernels extends AutoCloseable {
     }
 
     /// Takes a matrix of weights over. Called for each before operations read it, and again after its bytes have been
-    /// repaired in place.
+    /// repaired in place, between two steps: recorded steps and tables of experts then read what was repaired.
     default void adopt(Matrix matrix) {}
 
     /// Takes an array of weights over: of norms, biases and corrections. As [#adopt(Matrix)].
     default void adopt(float[] values) {}
 
-    /// Takes a table of experts over, whose matrices were.
+    /// Takes a table of experts over, whose matrices were before.
     default void adopt(Experts experts) {}
 
     /// New memory for KV pages, which the caller closes.

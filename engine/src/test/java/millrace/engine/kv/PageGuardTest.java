@@ -4,14 +4,14 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.function.IntConsumer;
 import millrace.engine.KvFormat;
+import millrace.engine.kernel.ApartCache;
+import millrace.engine.kernel.CacheMemory;
 import millrace.engine.kernel.CacheMemory.Algorithm;
 import millrace.engine.kernel.HostCache;
-import millrace.engine.kernel.Memory;
 import millrace.engine.kv.PageGuard.Moment;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -31,10 +31,18 @@ class PageGuardTest {
     private PagePool pool = pool("model int8", Algorithm.CRC32C);
 
     private PagePool pool(String identity, Algorithm algorithm) {
-        var created = new PagePool(LAYOUT, 40 * LAYOUT.pageBytes(), new HostCache(algorithm, PageGuardTest::backwards));
+        var created = new PagePool(LAYOUT, 40 * LAYOUT.pageBytes(), memory(algorithm));
         created.openGuard(new PageGuard.Settings(identity, MAX_AGE, () -> nanos, () -> epochMs));
         created.openIndex(identity);
         return created;
+    }
+
+    /// That of a processor, and one that only operations of a device could reach.
+    private static CacheMemory memory(Algorithm algorithm) {
+        return switch (algorithm) {
+            case CRC32C -> new HostCache(algorithm, PageGuardTest::backwards);
+            case W64 -> new ApartCache(algorithm, PageGuardTest::backwards);
+        };
     }
 
     private static void backwards(int count, IntConsumer task) {
@@ -61,7 +69,7 @@ class PageGuardTest {
         for (int i = adopted; i < table.pageCount(); i++) {
             byte[] bytes = new byte[(int) LAYOUT.pageBytes()];
             random.nextBytes(bytes);
-            MemorySegment.copy(bytes, 0, memory(table.page(i)), ValueLayout.JAVA_BYTE, 0, bytes.length);
+            pool.memory().write(pool.address(table.page(i)), MemorySegment.ofArray(bytes));
         }
         table.seal(key, tokens, tokens.length);
         return table;
@@ -74,8 +82,10 @@ class PageGuardTest {
         return hits;
     }
 
-    private MemorySegment memory(int page) {
-        return Memory.ALL.asSlice(pool.address(page), LAYOUT.pageBytes());
+    private byte[] bytes(int page) {
+        byte[] bytes = new byte[(int) LAYOUT.pageBytes()];
+        pool.memory().read(pool.address(page), MemorySegment.ofArray(bytes));
+        return bytes;
     }
 
     private static int[] tokens(SplittableRandom random, int count) {
@@ -211,8 +221,7 @@ class PageGuardTest {
         int slot = damage(random);
         assertThat(guard().retired()).isZero();
         assertThat(guard().isDamaged(slot)).isFalse();
-        byte[] bytes = memory(slot).toArray(ValueLayout.JAVA_BYTE);
-        assertThat(bytes).as("written and read back").containsOnly((byte) 0xAA);
+        assertThat(bytes(slot)).as("written and read back").containsOnly((byte) 0xAA);
         epochMs += DAY_MS;
         assertThat(damage(random)).isEqualTo(slot);
         assertThat(guard().retired()).as("a day later").isZero();

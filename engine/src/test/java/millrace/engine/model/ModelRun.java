@@ -22,24 +22,29 @@ public final class ModelRun implements AutoCloseable {
     private final Transformer transformer;
     private final StepPlan plan = new StepPlan(32, MAX_ROWS);
 
-    private ModelRun(Path dir, String backendName, int threads, KvFormat format, WeightTargets targets) {
-        backend = Backend.open(backendName, threads);
+    private ModelRun(Path dir, Backend backend, KvFormat format, WeightTargets targets) {
+        this.backend = backend;
         try (ModelFiles files = ModelFiles.open(dir)) {
             config = ModelConfig.read(files);
             TensorExpectation.check(config, files);
             weights = ModelWeights.load(config, files, backend.kernels(), targets);
         }
-        pool = new PagePool(Transformer.kvLayout(config, format), 64 << 20);
+        pool = new PagePool(Transformer.kvLayout(config, format), 64 << 20, backend.kernels().cache());
         transformer = new Transformer(config, weights, pool, backend.kernels(), MAX_ROWS, MAX_ROWS);
     }
 
     public static ModelRun open(Path dir, String backendName, int threads, KvFormat format) {
-        return new ModelRun(dir, backendName, threads, format, WeightTargets.STORED);
+        return open(dir, Backend.open(backendName, threads), format);
+    }
+
+    /// The same on a backend, which is closed with the run.
+    public static ModelRun open(Path dir, Backend backend, KvFormat format) {
+        return new ModelRun(dir, backend, format, WeightTargets.STORED);
     }
 
     /// The same with weights in another format, by its id.
     public static ModelRun open(Path dir, String backendName, int threads, KvFormat format, String weights) {
-        return new ModelRun(dir, backendName, threads, format, WeightTargets.of(weights));
+        return new ModelRun(dir, Backend.open(backendName, threads), format, WeightTargets.of(weights));
     }
 
     /// Bytes of the matrices by format.
