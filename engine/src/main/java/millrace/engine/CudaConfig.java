@@ -30,6 +30,17 @@ public record CudaConfig(Driver driver, int device, long memoryBytes, boolean se
         }
     }
 
+    /// The first device of a driver.
+    ///
+    /// @param id as the configuration writes it: `system` or `standin`
+    public static CudaConfig of(String id) {
+        return switch (id) {
+            case "system" -> SYSTEM;
+            case "standin" -> STANDIN;
+            default -> throw new IllegalArgumentException("expected system or standin, got \"" + id + "\"");
+        };
+    }
+
     public CudaConfig {
         if (device < 0 || memoryBytes < 0) {
             throw new IllegalArgumentException("cuda: device " + device + ", " + memoryBytes + " bytes");

@@ -8,10 +8,13 @@ import org.jspecify.annotations.Nullable;
 /// What an engine is opened with.
 ///
 /// @param model directory with a Hugging Face checkpoint
-/// @param backend `auto`, `native`, `vector` or `scalar`; what is asked for by name and cannot be had stops the start
+/// @param backend `auto`, `cuda`, `native`, `vector` or `scalar`; what is asked for by name and cannot be had stops the
+///        start
+/// @param cuda the device, where the backend is or may become `cuda`
 /// @param kvFormat how the KV cache stores a token, or null for the best that is lossless in practice
 /// @param weightFormat how weights stay in memory: one of [#WEIGHT_FORMATS]; `stored` keeps each as the files have it
-/// @param memoryBytes what weights, KV cache and scratch may take together; 0 takes a share of what the machine has
+/// @param memoryBytes what weights, KV cache and scratch may take together, of the device's memory where they lie there;
+///        0 takes a share of what is free
 /// @param kvBytes budget of the KV cache in bytes; 0 takes what the others leave of `memoryBytes`, at most what
 ///        `maxBatch` sequences of the model's context can fill
 /// @param prefixCache whether full KV pages are shared between prompts that begin alike
@@ -26,6 +29,7 @@ import org.jspecify.annotations.Nullable;
 public record EngineConfig(
         Path model,
         String backend,
+        CudaConfig cuda,
         @Nullable KvFormat kvFormat,
         String weightFormat,
         long memoryBytes,
@@ -44,8 +48,8 @@ public record EngineConfig(
     public static final List<String> WEIGHT_FORMATS = List.of("stored", "bf16", "packed", "int8", "int4");
 
     public static EngineConfig of(Path model) {
-        return new EngineConfig(model, "auto", null, "stored", 0, 0, true, 2_000, 0, 16, 256, 0, null, null,
-                IntegrityConfig.DEFAULT);
+        return new EngineConfig(model, "auto", CudaConfig.SYSTEM, null, "stored", 0, 0, true, 2_000, 0, 16, 256, 0, null,
+                null, IntegrityConfig.DEFAULT);
     }
 
     public EngineConfig withModel(Path value) {
@@ -54,6 +58,10 @@ public record EngineConfig(
 
     public EngineConfig withBackend(String value) {
         return with(fields -> fields.backend = value);
+    }
+
+    public EngineConfig withCuda(CudaConfig value) {
+        return with(fields -> fields.cuda = value);
     }
 
     public EngineConfig withKvFormat(@Nullable KvFormat value) {
@@ -118,6 +126,7 @@ public record EngineConfig(
     private static final class Fields {
         private Path model;
         private String backend;
+        private CudaConfig cuda;
         private @Nullable KvFormat kvFormat;
         private String weightFormat;
         private long memoryBytes;
@@ -135,6 +144,7 @@ public record EngineConfig(
         Fields(EngineConfig from) {
             model = from.model;
             backend = from.backend;
+            cuda = from.cuda;
             kvFormat = from.kvFormat;
             weightFormat = from.weightFormat;
             memoryBytes = from.memoryBytes;
@@ -154,6 +164,7 @@ public record EngineConfig(
             return new EngineConfig(
                     model,
                     backend,
+                    cuda,
                     kvFormat,
                     weightFormat,
                     memoryBytes,

@@ -11,6 +11,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import millrace.engine.CudaConfig;
 import millrace.engine.EngineConfig;
 import millrace.engine.IntegrityConfig;
 import millrace.engine.KvFormat;
@@ -77,14 +78,18 @@ public final class ServiceConfig {
                     "Directory of the model's checkpoint, or the name of a bundled model (glm-tiny, kimi-tiny).")
             .define("engine.model.digest", Type.STRING, "", Importance.HIGH,
                     "Digest that the model must have (sha256: and 64 hexadecimal digits); empty accepts and records any.")
-            .define("engine.backend", Type.STRING, "auto", ValidString.in("auto", "native", "vector", "scalar"), Importance.MEDIUM,
-                    "Kernels: auto takes the fastest that works; one asked for by name that cannot be had stops the start.")
+            .define("engine.backend", Type.STRING, "auto", ValidString.in("auto", "cuda", "native", "vector", "scalar"), Importance.MEDIUM,
+                    "Kernels: auto takes the fastest that works, a GPU before the processor; one asked for by name that cannot be had stops the start.")
+            .define("engine.cuda.driver", Type.STRING, "system", ValidString.in("system", "standin"), Importance.LOW,
+                    "With cuda: the system's driver, or the stand-in, which runs the same kernels on the processor, for development; auto never takes it.")
+            .define("engine.cuda.device", Type.INT, 0, Range.between(0, 255), Importance.MEDIUM,
+                    "With cuda: which device, as the driver counts them; CUDA_VISIBLE_DEVICES changes the count.")
             .define("engine.kv.format", Type.STRING, "auto", ValidString.in(KvFormat.ids().toArray(String[]::new)), Importance.MEDIUM,
                     "How the KV cache stores a token: auto takes the smallest that is lossless in practice, see docs/quality.md.")
             .define("engine.weights", Type.STRING, "stored", ValidString.in(EngineConfig.WEIGHT_FORMATS.toArray(String[]::new)), Importance.MEDIUM,
                     "How weights stay in memory: stored keeps the checkpoint's formats, the others convert while loading.")
             .define("engine.memory.bytes", Type.LONG, 0L, Range.atLeast(0), Importance.HIGH,
-                    "What weights, KV cache and scratch may take together; 0 takes four fifths of the free memory.")
+                    "What weights, KV cache and scratch may take together, of the GPU's memory where they lie there; 0 takes most of what is free.")
             .define("engine.kv.bytes", Type.LONG, 0L, Range.atLeast(0), Importance.HIGH,
                     "Budget of the KV cache in bytes; 0 takes what the rest of the memory budget leaves, at most what the batch can fill.")
             .define("engine.cache.prefix", Type.BOOLEAN, true, Importance.MEDIUM,
@@ -314,6 +319,7 @@ public final class ServiceConfig {
         return new EngineConfig(
                 model,
                 string("engine.backend"),
+                CudaConfig.of(string("engine.cuda.driver")).withDevice(integer("engine.cuda.device")),
                 KvFormat.ofIdOrAuto(string("engine.kv.format")),
                 string("engine.weights"),
                 number("engine.memory.bytes"),

@@ -82,7 +82,8 @@ class ServiceConfigTest {
     @Test
     void refusesValuesOutOfRange() {
         refused("topics.partitions", "0", "Invalid value 0 for configuration topics.partitions: Value must be at least 1");
-        refused("engine.backend", "gpu", "Invalid value gpu for configuration engine.backend: String must be one of: auto, native, vector, scalar");
+        refused("engine.backend", "gpu", "Invalid value gpu for configuration engine.backend: String must be one of: auto, cuda, native, vector, scalar");
+        refused("engine.cuda.driver", "fake", "Invalid value fake for configuration engine.cuda.driver: String must be one of: system, standin");
         refused("engine.threads", "many", "Invalid value many for configuration engine.threads: Not a number of type INT");
         refused("state.dir", "", "Invalid value  for configuration state.dir: String must be non-empty");
         assertThatThrownBy(() -> ServiceConfig.of(Map.of("intake.max.tokens", "10", "intake.default.max.tokens", "11")))

@@ -5,6 +5,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
@@ -22,7 +23,7 @@ import picocli.CommandLine.TypeConversionException;
 /// Options of every command that runs an engine. An option stands above a `-D` key for the same thing.
 final class EngineOptions {
     private static final String KEYS = "engine.aging.ms, engine.backend, engine.cache.prefix, engine.chat.format, "
-            + "engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, engine.memory.bytes, "
+            + "engine.cuda.device, engine.cuda.driver, engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, engine.memory.bytes, "
             + "engine.model, engine.model.digest, engine.model.key, engine.model.signature, "
             + "engine.model.verify, engine.prefill.chunk, engine.threads, engine.weights";
 
@@ -36,7 +37,10 @@ final class EngineOptions {
                     + "here or as -D engine.model=DIR.")
     @Nullable String model;
 
-    @Option(names = "--backend", paramLabel = "NAME", description = "auto (default), native, vector or scalar: the same bits.")
+    @Option(
+            names = "--backend",
+            paramLabel = "NAME",
+            description = "auto (default), cuda, native, vector or scalar; those of the processor give the same bits.")
     @Nullable String backend;
 
     @Option(
@@ -137,6 +141,8 @@ final class EngineOptions {
     private EngineConfig with(EngineConfig config, String key, String value) {
         return switch (key) {
             case "engine.backend", "--backend" -> config.withBackend(backend(key, value));
+            case "engine.cuda.driver" -> config.withCuda(driver(key, value).withDevice(config.cuda().device()));
+            case "engine.cuda.device" -> config.withCuda(config.cuda().withDevice(number(key, value, 0, 255)));
             case "engine.kv.format", "--kv" -> config.withKvFormat(format(key, value));
             case "engine.weights", "--weights" -> config.withWeightFormat(weights(key, value));
             case "engine.memory.bytes" -> config.withMemoryBytes(bytes(key, value));
@@ -157,9 +163,17 @@ final class EngineOptions {
 
     private String backend(String key, String value) {
         return switch (value) {
-            case "auto", "native", "vector", "scalar" -> value;
-            default -> throw wrong(key + ": expected auto, native, vector or scalar, got \"" + value + "\"");
+            case "auto", "cuda", "native", "vector", "scalar" -> value;
+            default -> throw wrong(key + ": expected auto, cuda, native, vector or scalar, got \"" + value + "\"");
         };
+    }
+
+    private CudaConfig driver(String key, String value) {
+        try {
+            return CudaConfig.of(value);
+        } catch (IllegalArgumentException e) {
+            throw wrong(key + ": " + e.getMessage());
+        }
     }
 
     private @Nullable KvFormat format(String key, String value) {

@@ -1,0 +1,95 @@
+package millrace.engine.kernel.cuda;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import millrace.engine.kernel.CacheBatch;
+import millrace.engine.kernel.CacheShape;
+
+/// A [CacheBatch] as kernels read it, see cache.h: which rows belong to which sequence, and where its pages lie.
+///
+/// | part      | type and shape                | |
+/// |-----------|-------------------------------|---|
+/// | counts    | `int[2]`                      | segments, rows |
+/// | segments  | `CacheSegment[segments]`      | 32 bytes each: first row, rows, position of the first, index of its first page |
+/// | segmentOf | `int[rows]`                   | segment of a row, −1 for a row of none |
+/// | pages     | `long[]`                      | addresses of the pages of all segments, one after another |
+final class CudaCacheBatch {
+    private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT;
+    private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
+    private static final int SEGMENT_INTS = 8;
+
+    /// Of a segment whose sums need no room, see cache.h.
+    private static final int NO_PARTIAL = -1;
+
+    private final StepBlock.Part counts;
+    private final StepBlock.Part segments;
+    private final StepBlock.Part segmentOf;
+    private final StepBlock.Part pages;
+
+    /// @param maxRows the most rows, and segments, of a step
+    /// @param maxPages the most pages of a segment
+    CudaCacheBatch(StepBlock block, int maxRows, int maxPages) {
+        counts = block.part(2L * Integer.BYTES);
+        segments = block.part((long) SEGMENT_INTS * Integer.BYTES * maxRows);
+        segmentOf = block.part((long) Integer.BYTES * maxRows);
+        pages = block.part((long) Long.BYTES * maxRows * maxPages);
+    }
+
+    /// Writes the host's side.
+    void write(CacheBatch batch) {
+        int rows = 0;
+        int page = 0;
+        for (int s = 0; s < batch.count(); s++) {
+            int first = batch.firstRow(s);
+            int end = first + batch.rows(s);
+            int last = batch.startPosition(s) + batch.rows(s) - 1;
+            int needed = last / CacheShape.TOKENS + 1;
+            put(s, first, batch.rows(s), batch.startPosition(s), page);
+            MemorySegment.copy(batch.pages(s), 0, pages.host(), LONG, (long) Long.BYTES * page, needed);
+            page += needed;
+            fill(rows, first, -1);
+            fill(first, end, s);
+            rows = end;
+        }
+        counts.host().setAtIndex(INT, 0, batch.count());
+        counts.host().setAtIndex(INT, 1, rows);
+        counts.use(2L * Integer.BYTES);
+        segments.use((long) SEGMENT_INTS * Integer.BYTES * batch.count());
+        segmentOf.use((long) Integer.BYTES * rows);
+        pages.use((long) Long.BYTES * page);
+    }
+
+    private void put(int segment, int firstRow, int rows, int start, int firstPage) {
+        long at = (long) SEGMENT_INTS * segment;
+        MemorySegment to = segments.host();
+        to.setAtIndex(INT, at, firstRow);
+        to.setAtIndex(INT, at + 1, rows);
+        to.setAtIndex(INT, at + 2, start);
+        to.setAtIndex(INT, at + 3, firstPage);
+        to.setAtIndex(INT, at + 4, NO_PARTIAL);
+    }
+
+    private void fill(int from, int to, int segment) {
+        for (int row = from; row < to; row++) {
+            segmentOf.host().setAtIndex(INT, row, segment);
+        }
+    }
+
+    // Addresses on the device.
+
+    long counts() {
+        return counts.address();
+    }
+
+    long segments() {
+        return segments.address();
+    }
+
+    long segmentOf() {
+        return segmentOf.address();
+    }
+
+    long pages() {
+        return pages.address();
+    }
+}
