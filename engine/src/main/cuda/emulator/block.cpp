@@ -1,0 +1,582 @@
+// One block: which thread goes on, barriers, and what the lanes of a warp do together.
+#include "device.h"
+
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+namespace cudasim {
+
+static __thread Worker* cudasim_worker;
+
+namespace {
+
+constexpr size_t SHARED_BYTES = 256 << 10;
+constexpr unsigned MAX_SPINS = 1000000;
+const char* const OP_NAMES[] = {"", "__syncwarp", "a shuffle", "a vote", "__match_any_sync", "a sum", "a minimum", "a maximum", "a minimum",
+                                "a maximum", "an and", "an or", "a xor", "mma bf16", "mma f16"};
+
+const char* baseName(const char* file) {
+    const char* slash = strrchr(file, '/');
+    return slash ? slash + 1 : file;
+}
+
+// ------------------------------------------------------------------------------------------------ sanitizers
+
+#if CUDASIM_TSAN
+void release(void* p) { __tsan_release(p); }
+void acquire(void* p) { __tsan_acquire(p); }
+#else
+void release(void*) {}
+void acquire(void*) {}
+#endif
+
+void beforeSwitch([[maybe_unused]] Worker* w, [[maybe_unused]] Thread* to, [[maybe_unused]] void** fake) {
+#if CUDASIM_ASAN
+    if (to) {
+        __sanitizer_start_switch_fiber(fake, w->stacks[to->stack].bottom, STACK_BYTES);
+    } else {
+        __sanitizer_start_switch_fiber(fake, w->homeBottom, w->homeBytes);
+    }
+#endif
+#if CUDASIM_TSAN
+    __tsan_switch_to_fiber(to ? w->stacks[to->stack].sanitizer : w->homeSanitizer, __tsan_switch_to_fiber_no_sync);
+#endif
+}
+
+void afterSwitch([[maybe_unused]] void* fake) {
+#if CUDASIM_ASAN
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+// ------------------------------------------------------------------------------------------------ who goes on
+
+inline uint64_t nextRandom(Block& b) {
+    b.random ^= b.random << 13;
+    b.random ^= b.random >> 7;
+    b.random ^= b.random << 17;
+    return b.random >> 16;
+}
+
+inline unsigned randomBit(Block& b, uint32_t set) {
+    unsigned skip = static_cast<unsigned>(nextRandom(b) % static_cast<unsigned>(__builtin_popcount(set)));
+    while (skip--) {
+        set &= set - 1;
+    }
+    return static_cast<unsigned>(__builtin_ctz(set));
+}
+
+inline void wake(Worker* w, Warp* warp, uint32_t lanes) {
+    warp->ready |= lanes;
+    w->block.readyWarps |= 1u << (warp - w->warps);
+}
+
+inline void sleep(Worker* w, Warp* warp, uint32_t lane) {
+    warp->ready &= ~lane;
+    if (!warp->ready) {
+        w->block.readyWarps &= ~(1u << (warp - w->warps));
+    }
+}
+
+/// The next thread, or null where none can go on.
+inline Thread* pick(Worker* w, unsigned lastWarp) {
+    Block& b = w->block;
+    uint32_t warps = b.readyWarps;
+    if (!warps) {
+        return nullptr;
+    }
+    unsigned warp, lane;
+    if (__builtin_expect(w->schedule == SHUFFLED, 0)) {
+        warp = randomBit(b, warps);
+        lane = randomBit(b, w->warps[warp].ready);
+    } else if (w->schedule == REVERSE) {
+        warp = warps >> lastWarp & 1 ? lastWarp : 31 - static_cast<unsigned>(__builtin_clz(warps));
+        lane = 31 - static_cast<unsigned>(__builtin_clz(w->warps[warp].ready));
+    } else {
+        warp = warps >> lastWarp & 1 ? lastWarp : static_cast<unsigned>(__builtin_ctz(warps));
+        lane = static_cast<unsigned>(__builtin_ctz(w->warps[warp].ready));
+    }
+    return &w->threads[warp * WARP + lane];
+}
+
+[[noreturn]] void threadMain();
+
+/// Gives a thread that has not begun a stack.
+void begin(Worker* w, Thread* t) {
+#if CUDASIM_TSAN
+    t->stack = static_cast<int>(t->linear); // a stack is a thread to the sanitizer, so each has its own
+    while (w->stackCount <= t->linear) {
+        w->stacks[w->stackCount] = newStack();
+        w->stacks[w->stackCount++].sanitizer = __tsan_create_fiber(0);
+    }
+#else
+    if (!w->freeCount) {
+        w->freeStacks[w->freeCount++] = static_cast<int>(w->stackCount);
+        w->stacks[w->stackCount++] = newStack();
+    }
+    t->stack = w->freeStacks[--w->freeCount];
+#endif
+    Stack& stack = w->stacks[t->stack];
+    t->sp = arm(stack, t->linear, reinterpret_cast<void (*)()>(&threadMain));
+    setCurrent(stack, t);
+}
+
+/// Leaves a thread, which goes on when it is picked again.
+inline void leave(Worker* w, Thread* from, Thread* to) {
+    w->switches++;
+    if (to && to->stack < 0) {
+        begin(w, to);
+    }
+    beforeSwitch(w, to, &from->sanitizer);
+    switchStacks(&from->sp, to ? to->sp : w->home);
+    afterSwitch(from->sanitizer);
+}
+
+/// The running thread cannot go on: another does.
+inline void suspend(Worker* w, Thread* t) {
+    w->spins = 0;
+    leave(w, t, pick(w, static_cast<unsigned>(t->warp - w->warps)));
+}
+
+bool formsGroup(const Warp* warp, uint32_t group) {
+    unsigned first = static_cast<unsigned>(__builtin_ctz(group));
+    for (uint32_t m = group & (group - 1); m; m &= m - 1) {
+        unsigned lane = static_cast<unsigned>(__builtin_ctz(m));
+        if (warp->mask[lane] != warp->mask[first] || warp->op[lane] != warp->op[first]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void completeGroup(Worker* w, Warp* warp, uint32_t group) {
+    complete(&w->block, warp, group);
+    warp->waiting &= ~group;
+    warp->agreed &= ~group;
+    wake(w, warp, group);
+}
+
+void releaseBarrier(Worker* w, unsigned id) {
+    Block& b = w->block;
+    for (unsigned i = 0; i < b.warps; i++) {
+        if (b.atBarrier[id][i]) {
+            wake(w, &w->warps[i], b.atBarrier[id][i]);
+            b.atBarrier[id][i] = 0;
+        }
+    }
+    b.arrived[id] = b.expected[id] = 0;
+}
+
+/// A thread has returned from the kernel: others may have waited for nobody but it.
+void retire(Worker* w, Thread* t) {
+    Block& b = w->block;
+    Warp* warp = t->warp;
+    sleep(w, warp, 1u << t->lane);
+    warp->live &= ~(1u << t->lane);
+    b.live--;
+    w->spins = 0;
+    uint32_t left = warp->waiting;
+    while (left) {
+        unsigned lane = static_cast<unsigned>(__builtin_ctz(left));
+        uint32_t group = warp->mask[lane] & warp->live;
+        left &= left - 1;
+        if ((warp->waiting & group) == group && formsGroup(warp, group)) {
+            if (warp->op[lane] >= MMA_BF16) {
+                fail(FAILED, "lane %u waits in an mma at %s:%u that this lane has left", lane, baseName(warp->site[lane].file),
+                     warp->site[lane].line);
+            }
+            completeGroup(w, warp, group);
+            left &= ~group;
+        }
+    }
+    for (unsigned id = 0; id < BARRIERS; id++) {
+        if (b.arrived[id] && !b.expected[id] && b.arrived[id] == b.live) {
+            releaseBarrier(w, id);
+        }
+    }
+}
+
+[[noreturn]] void threadMain() {
+    Thread* t = current();
+    Worker* w = reinterpret_cast<Worker*>(t->block);
+#if CUDASIM_ASAN
+    const void* bottom;
+    size_t bytes;
+    __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
+    if (!w->homeBottom) {
+        w->homeBottom = bottom;
+        w->homeBytes = bytes;
+    }
+#endif
+    for (;;) {
+        acquire(&w->launch);
+        w->launch->kernel->entry(w->launch->arguments);
+        release(&w->outcome);
+        retire(w, t);
+        Thread* next = pick(w, static_cast<unsigned>(t->warp - w->warps));
+#if CUDASIM_TSAN
+        leave(w, t, next);
+#else
+        if (next && next->stack < 0) {
+            // Nothing of this thread is left on the stack, so the next one needs no other: a call and no switch.
+            next->stack = t->stack;
+            t = next;
+            setCurrent(w->stacks[t->stack], t);
+            continue;
+        }
+        w->freeStacks[w->freeCount++] = t->stack;
+        beforeSwitch(w, next, nullptr);
+        switchStacks(&t->sp, next ? next->sp : w->home);
+        __builtin_unreachable();
+#endif
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ failures
+
+/// All live threads wait, and nobody can wake them.
+void reportDeadlock(Worker* w) {
+    Block& b = w->block;
+    int at = snprintf(w->message, MESSAGE_BYTES, "kernel %s, block (%u,%u,%u): deadlock, %u of %u threads have not returned:", w->launch->kernel->name,
+                      b.index.x, b.index.y, b.index.z, b.live, b.threads);
+    unsigned groups = 0;
+    for (unsigned i = 0; i < b.warps; i++) {
+        Warp& warp = w->warps[i];
+        uint32_t left = warp.live;
+        while (left && at < static_cast<int>(MESSAGE_BYTES) - 160) {
+            unsigned first = static_cast<unsigned>(__builtin_ctz(left));
+            uint32_t alike = 0;
+            for (uint32_t m = left; m; m &= m - 1) {
+                unsigned lane = static_cast<unsigned>(__builtin_ctz(m));
+                if (warp.site[lane].line == warp.site[first].line && warp.op[lane] == warp.op[first] && warp.mask[lane] == warp.mask[first]) {
+                    alike |= 1u << lane;
+                }
+            }
+            left &= ~alike;
+            bool barrier = !(warp.waiting >> first & 1);
+            if (++groups > 8) {
+                at += snprintf(w->message + at, MESSAGE_BYTES - static_cast<size_t>(at), " ...");
+                return;
+            }
+            at += snprintf(w->message + at, MESSAGE_BYTES - static_cast<size_t>(at), "%s warp %u lanes %08x (live %08x) in %s at %s:%u",
+                           groups > 1 ? ";" : "", i, alike, warp.live, barrier ? "a barrier" : OP_NAMES[warp.op[first]],
+                           baseName(warp.site[first].file), warp.site[first].line);
+            if (!barrier) {
+                at += snprintf(w->message + at, MESSAGE_BYTES - static_cast<size_t>(at), " with mask %08x", warp.mask[first]);
+            }
+        }
+    }
+}
+
+} // namespace
+
+void fail(Outcome outcome, const char* format, ...) {
+    Thread* t = current();
+    Worker* w = reinterpret_cast<Worker*>(t->block);
+    w->outcome = outcome;
+    int at = snprintf(w->message, MESSAGE_BYTES, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), warp %u lane %u: ", w->launch->kernel->name,
+                      w->block.index.x, w->block.index.y, w->block.index.z, t->index.x, t->index.y, t->index.z, t->linear / WARP, t->lane);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(w->message + at, MESSAGE_BYTES - static_cast<size_t>(at), format, arguments);
+    va_end(arguments);
+    leave(w, t, nullptr);
+    __builtin_unreachable();
+}
+
+extern "C" void cudasim_trap(const char* message) { fail(FAILED, "%s", message); }
+
+extern "C" void cudasim_yield(void) {
+    Thread* t = current();
+    Worker* w = reinterpret_cast<Worker*>(t->block);
+    if (++w->spins > MAX_SPINS) {
+        fail(FAILED, "threads wait for a copy or a flag that never comes");
+    }
+    // The next after this one, so that all get their turn.
+    unsigned warp = static_cast<unsigned>(t->warp - w->warps);
+    uint32_t after = t->lane == 31 ? 0 : t->warp->ready & ~((2u << t->lane) - 1);
+    if (!after) {
+        uint32_t others = warp == 31 ? 0 : w->block.readyWarps & ~((2u << warp) - 1);
+        warp = static_cast<unsigned>(__builtin_ctz(others ? others : w->block.readyWarps));
+        after = w->warps[warp].ready;
+    }
+    Thread* next = &w->threads[warp * WARP + static_cast<unsigned>(__builtin_ctz(after))];
+    if (next != t) {
+        leave(w, t, next);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------ barriers
+
+extern "C" void cudasim_barrier(unsigned id, unsigned count, const char* file, unsigned line) {
+    Thread* t = current();
+    Worker* w = reinterpret_cast<Worker*>(t->block);
+    Block& b = w->block;
+    if (id >= BARRIERS || count % WARP != 0 || count > b.threads) {
+        fail(FAILED, "barrier %u for %u threads at %s:%u: there are barriers 0 to 15, for a multiple of 32 threads up to the block's %u", id, count,
+             baseName(file), line, b.threads);
+    }
+    if (b.arrived[id] && b.expected[id] != count) {
+        fail(FAILED, "barrier %u at %s:%u is for %u threads, at %s:%u for %u", id, baseName(file), line, count,
+             baseName(b.barrierSite[id].file), b.barrierSite[id].line, b.expected[id]);
+    }
+    if (b.arrived[id] && !count && b.barrierSite[id].line != line) {
+        fail(FAILED, "divergent barrier: this thread is at %s:%u, others wait at %s:%u", baseName(file), line,
+             baseName(b.barrierSite[id].file), b.barrierSite[id].line);
+    }
+    release(&b.arrived[id]);
+    b.expected[id] = count;
+    b.barrierSite[id] = {file, line};
+    if (++b.arrived[id] == (count ? count : b.live)) {
+        releaseBarrier(w, id);
+    } else {
+        Warp* warp = t->warp;
+        warp->site[t->lane] = {file, line};
+        warp->op[t->lane] = NONE;
+        warp->mask[t->lane] = 0;
+        b.atBarrier[id][warp - w->warps] |= 1u << t->lane;
+        sleep(w, warp, 1u << t->lane);
+        suspend(w, t);
+    }
+    acquire(&b.arrived[id]);
+}
+
+// ------------------------------------------------------------------------------------------------ meetings
+
+namespace {
+
+/// Whether this lane and one that waits want each other, and not the same: they would wait for ever.
+void checkAgainst(const Warp* warp, uint32_t lanes, unsigned self) {
+    for (uint32_t m = lanes; m; m &= m - 1) {
+        unsigned other = static_cast<unsigned>(__builtin_ctz(m));
+        bool wanted = warp->mask[other] >> self & 1;
+        bool same = warp->mask[other] == warp->mask[self] && warp->op[other] == warp->op[self]
+            && (warp->site[other].line == warp->site[self].line || warp->op[self] == SYNCWARP);
+        if (wanted && !same) {
+            fail(FAILED, "lanes disagree: this one is in %s at %s:%u with mask %08x, lane %u waits in %s at %s:%u with mask %08x", OP_NAMES[warp->op[self]],
+                 baseName(warp->site[self].file), warp->site[self].line, warp->mask[self], other, OP_NAMES[warp->op[other]],
+                 baseName(warp->site[other].file), warp->site[other].line, warp->mask[other]);
+        }
+    }
+}
+
+inline void meet(Thread* t, Op op, uint32_t mask, const char* file, unsigned line) {
+    Worker* w = reinterpret_cast<Worker*>(t->block);
+    Warp* warp = t->warp;
+    unsigned lane = t->lane;
+    uint32_t bit = 1u << lane;
+    if (__builtin_expect(!(mask & bit), 0)) {
+        fail(FAILED, "%s at %s:%u: the mask %08x lacks the lane that calls", OP_NAMES[op], baseName(file), line, mask);
+    }
+    if (__builtin_expect(op >= MMA_BF16 && warp->live != 0xffffffffu, 0)) {
+        fail(FAILED, "%s at %s:%u needs all 32 lanes; live are %08x", OP_NAMES[op], baseName(file), line, warp->live);
+    }
+    release(warp);
+    warp->op[lane] = op;
+    warp->mask[lane] = mask;
+    warp->site[lane] = {file, line};
+    if (!warp->agreed) {
+        warp->agreed = bit;
+        warp->groupOp = op;
+        warp->groupMask = mask;
+        warp->groupLine = line;
+    } else if (warp->groupOp == op && warp->groupMask == mask && warp->groupLine == line) {
+        warp->agreed |= bit;
+    }
+    uint32_t strangers = warp->agreed & bit ? warp->waiting & ~warp->agreed & mask : warp->waiting & mask;
+    if (__builtin_expect(strangers, 0)) {
+        checkAgainst(warp, strangers, lane);
+    }
+    warp->waiting |= bit;
+    uint32_t group = mask & warp->live;
+    if ((warp->waiting & group) == group && ((warp->agreed & group) == group || formsGroup(warp, group))) {
+        completeGroup(w, warp, group);
+    } else {
+        sleep(w, warp, bit);
+        suspend(w, t);
+    }
+    acquire(warp);
+}
+
+} // namespace
+
+extern "C" void cudasim_meet(Op op, uint32_t mask, const char* file, unsigned line) { meet(current(), op, mask, file, line); }
+
+extern "C" uint64_t cudasim_collective(Op op, uint32_t mask, uint64_t value, int source, const char* file, unsigned line) {
+    Thread* t = current();
+    t->warp->value[t->lane] = value;
+    t->warp->source[t->lane] = source;
+    meet(t, op, mask, file, line);
+    return t->warp->result[t->lane];
+}
+
+// ------------------------------------------------------------------------------------------------ a block
+
+namespace {
+
+/// Where this thread of the operating system keeps the `__shared__` variables of all kernels.
+struct StaticShared {
+    char* start;
+    size_t bytes;
+};
+
+int findStaticShared(dl_phdr_info* info, size_t, void* out) {
+    uintptr_t here = reinterpret_cast<uintptr_t>(&findStaticShared);
+    bool ours = false;
+    const ElfW(Phdr)* tls = nullptr;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr)& p = info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + p.p_vaddr;
+        ours |= p.p_type == PT_LOAD && here >= start && here < start + p.p_memsz;
+        if (p.p_type == PT_TLS) {
+            tls = &p;
+        }
+    }
+    if (!ours) {
+        return 0;
+    }
+    if (tls && info->dlpi_tls_data) {
+        *static_cast<StaticShared*>(out) = {static_cast<char*>(info->dlpi_tls_data), tls->p_memsz};
+    }
+    return 1;
+}
+
+/// Fills the `__shared__` variables with NaN: a block finds nothing of the one before.
+void poisonStaticShared(Worker* w) {
+    static thread_local StaticShared shared;
+    static thread_local bool known;
+    if (!known) {
+        known = true;
+        dl_iterate_phdr(findStaticShared, &shared);
+    }
+    if (shared.bytes) {
+        StaticShared keep = shared;
+        memset(keep.start, 0xff, keep.bytes); // with it the three variables of this file
+        shared = keep;
+        known = true;
+        cudasim_worker = w;
+    }
+}
+
+void prepare(Worker* w, uint3 index) {
+    const Launch& launch = *w->launch;
+    Block& b = w->block;
+    b.index = index;
+    b.size = launch.block;
+    b.grid = launch.grid;
+    b.threads = b.live = launch.block.x * launch.block.y * launch.block.z;
+    b.warps = (b.threads + WARP - 1) / WARP;
+    b.readyWarps = b.warps == 32 ? 0xffffffffu : (1u << b.warps) - 1;
+    b.bulks = 0;
+    b.early = options.landing == EARLY;
+    b.mixed = options.landing == MIXED;
+    uint64_t place = (static_cast<uint64_t>(index.z) << 42) + (static_cast<uint64_t>(index.y) << 21) + index.x;
+    b.random = (static_cast<uint64_t>(options.seed) * 0x9E3779B97F4A7C15ull ^ (place + 1) * 0xD1B54A32D192ED03ull) | 1;
+    memset(b.arrived, 0, sizeof b.arrived);
+    memset(b.expected, 0, sizeof b.expected);
+    memset(b.atBarrier, 0, sizeof b.atBarrier);
+    size_t aligned = options.guard ? 16 : 128;
+    size_t bytes = (launch.dynamicBytes + aligned - 1) / aligned * aligned;
+    b.dynamicBytes = launch.dynamicBytes;
+    b.dynamicShared = w->shared + SHARED_BYTES - bytes;
+#if CUDASIM_ASAN
+    __asan_poison_memory_region(w->shared, SHARED_BYTES);
+    __asan_unpoison_memory_region(b.dynamicShared, launch.dynamicBytes);
+#endif
+    if (options.poison) {
+        memset(b.dynamicShared, 0xff, launch.dynamicBytes);
+        poisonStaticShared(w);
+    }
+    for (unsigned i = 0; i < b.warps; i++) {
+        Warp& warp = w->warps[i];
+        unsigned lanes = b.threads - i * WARP < WARP ? b.threads - i * WARP : WARP;
+        warp.live = warp.ready = lanes == WARP ? 0xffffffffu : (1u << lanes) - 1;
+        warp.waiting = warp.agreed = 0;
+    }
+    unsigned linear = 0;
+    for (unsigned z = 0; z < b.size.z; z++) {
+        for (unsigned y = 0; y < b.size.y; y++) {
+            for (unsigned x = 0; x < b.size.x; x++, linear++) {
+                Thread& t = w->threads[linear];
+                t.index = {x, y, z};
+                t.stack = -1;
+                t.copies = t.copyGroup = 0;
+            }
+        }
+    }
+    w->schedule = static_cast<Schedule>(options.schedule);
+    w->spins = 0;
+    w->outcome = DONE;
+    w->freeCount = 0;
+    for (unsigned i = w->stackCount; i-- > 0;) {
+        w->freeStacks[w->freeCount++] = static_cast<int>(i);
+    }
+}
+
+} // namespace
+
+Worker* newWorker() {
+    void* p = aligned_alloc(64, sizeof(Worker));
+    memset(p, 0, sizeof(Worker));
+    Worker* w = static_cast<Worker*>(p);
+    w->threads = static_cast<Thread*>(aligned_alloc(64, sizeof(Thread) * MAX_THREADS));
+    w->warps = static_cast<Warp*>(aligned_alloc(64, sizeof(Warp) * MAX_WARPS));
+    memset(static_cast<void*>(w->threads), 0, sizeof(Thread) * MAX_THREADS);
+    memset(static_cast<void*>(w->warps), 0, sizeof(Warp) * MAX_WARPS);
+    Copy* copies = static_cast<Copy*>(malloc(sizeof(Copy) * MAX_COPIES * MAX_THREADS));
+    for (unsigned i = 0; i < MAX_THREADS; i++) {
+        Thread& t = w->threads[i];
+        t.block = &w->block;
+        t.warp = &w->warps[i / WARP];
+        t.lane = i % WARP;
+        t.linear = i;
+        t.copy = copies + i * MAX_COPIES;
+    }
+    constexpr size_t page = 4096;
+    void* shared = mmap(nullptr, SHARED_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    w->shared = static_cast<char*>(shared) + page;
+    mprotect(w->shared, SHARED_BYTES, PROT_READ | PROT_WRITE);
+    cudasim_worker = w;
+    return w;
+}
+
+Worker* worker() { return cudasim_worker ? cudasim_worker : newWorker(); }
+
+Worker* runningWorker(uintptr_t stackPointer) {
+    Worker* w = cudasim_worker;
+    if (w) {
+        for (unsigned i = 0; i < w->stackCount; i++) {
+            if (stackPointer - reinterpret_cast<uintptr_t>(w->stacks[i].bottom) < STACK_BYTES) {
+                return w;
+            }
+        }
+    }
+    return nullptr;
+}
+
+bool runBlock(Worker* w, uint3 index) {
+    prepare(w, index);
+#if CUDASIM_TSAN
+    w->homeSanitizer = __tsan_get_current_fiber();
+#endif
+    release(&w->launch);
+    Thread* first = pick(w, 0);
+    begin(w, first);
+    w->switches++;
+    beforeSwitch(w, first, &w->homeSanitizer);
+    switchStacks(&w->home, first->sp);
+#if CUDASIM_ASAN
+    afterSwitch(w->homeSanitizer);
+#endif
+    acquire(&w->outcome);
+    if (w->outcome == DONE && w->block.live) {
+        w->outcome = FAILED;
+        reportDeadlock(w);
+    }
+    return w->outcome == DONE;
+}
+
+} // namespace cudasim
