@@ -15,7 +15,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 ptx_version=8.0
 nvcc_flags="-std=c++17 -O3 -fmad=false -Werror all-warnings --ptx"
-cxx_flags="-std=c++17 -O2 -g1 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-exceptions
+cxx_flags="-std=c++17 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-exceptions
     -Wall -Wextra -Werror -Wno-unknown-pragmas"
 
 # ---- one source, called by ourselves in parallel: what it is made of stands in a stamp beside it
@@ -25,9 +25,11 @@ if [ "$1" = --one ]; then
     compiler=$2 kind=$3 source=$4 object=$5 stamp=$6
     [ -f "$object" ] && [ "$(cat "$object.stamp" 2>/dev/null)" = "$stamp" ] && exit 0
     rm -f "$object.stamp"
+    # From here, so that no path of this machine gets into the results.
+    cd "$here"
     case $kind in
-        sm_*) "$compiler" $nvcc_flags -arch="$kind" -I"$here" -o "$object" "$source" ;;
-        *) "$compiler" $cxx_flags $kind -I"$here" -x c++ -c -o "$object" "$source" ;;
+        sm_*) "$compiler" $nvcc_flags -arch="$kind" -I. -o "$object" "${source#"$here"/}" ;;
+        *) "$compiler" $cxx_flags $kind -I. -x c++ -c -o "$object" "${source#"$here"/}" ;;
     esac
     printf '%s\n' "$stamp" >"$object.stamp"
     exit 0
@@ -153,8 +155,8 @@ nvcc=$(find_tool "${NVCC:-}" nvcc /usr/local/cuda/bin/nvcc)
 
 if [ "$1" = --ptx ]; then
     [ -n "$nvcc" ] || fail "millrace.ptx is compiled by nvcc, which is not here"
-    work=$here/../../../target/cuda
-    mkdir -p "$work"
+    mkdir -p "$here/../../../target/cuda"
+    work=$(cd "$here/../../../target/cuda" && pwd)
     build_image "$nvcc" "$work" "$work/image"
     cp "$work/image/millrace.ptx" "$here/millrace.ptx"
     note "wrote millrace.ptx of $(source_digest)"
@@ -164,8 +166,9 @@ fi
 output=$2
 [ "$(cd "$1" && pwd)" = "$here" ] || fail "the sources are beside this script"
 folder=$output/millrace/engine/kernel/cuda
-work=$output/../cuda
-mkdir -p "$folder" "$work"
+mkdir -p "$folder" "$output/../cuda"
+folder=$(cd "$folder" && pwd)
+work=$(cd "$output/../cuda" && pwd)
 
 # Both in one: what the results depend on.
 state() { # results

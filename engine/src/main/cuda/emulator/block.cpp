@@ -9,7 +9,7 @@
 
 namespace cudasim {
 
-static __thread Worker* cudasim_worker;
+thread_local Own own;
 
 namespace {
 
@@ -417,13 +417,8 @@ extern "C" uint64_t cudasim_collective(Op op, uint32_t mask, uint64_t value, int
 
 namespace {
 
-/// Where this thread of the operating system keeps the `__shared__` variables of all kernels.
-struct StaticShared {
-    char* start;
-    size_t bytes;
-};
-
-int findStaticShared(dl_phdr_info* info, size_t, void* out) {
+/// Finds this thread's thread-local storage of this library.
+int findStaticShared(dl_phdr_info* info, size_t, void*) {
     uintptr_t here = reinterpret_cast<uintptr_t>(&findStaticShared);
     bool ours = false;
     const ElfW(Phdr)* tls = nullptr;
@@ -439,25 +434,22 @@ int findStaticShared(dl_phdr_info* info, size_t, void* out) {
         return 0;
     }
     if (tls && info->dlpi_tls_data) {
-        *static_cast<StaticShared*>(out) = {static_cast<char*>(info->dlpi_tls_data), tls->p_memsz};
+        own.shared = static_cast<char*>(info->dlpi_tls_data);
+        own.sharedBytes = tls->p_memsz;
     }
     return 1;
 }
 
 /// Fills the `__shared__` variables with NaN: a block finds nothing of the one before.
-void poisonStaticShared(Worker* w) {
-    static thread_local StaticShared shared;
-    static thread_local bool known;
-    if (!known) {
-        known = true;
-        dl_iterate_phdr(findStaticShared, &shared);
+void poisonStaticShared() {
+    if (!own.sharedKnown) {
+        own.sharedKnown = true;
+        dl_iterate_phdr(findStaticShared, nullptr);
     }
-    if (shared.bytes) {
-        StaticShared keep = shared;
-        memset(keep.start, 0xff, keep.bytes); // with it the three variables of this file
-        shared = keep;
-        known = true;
-        cudasim_worker = w;
+    if (own.sharedBytes > sizeof own) {
+        Own keep = own;
+        memset(keep.shared, 0xff, keep.sharedBytes);
+        own = keep;
     }
 }
 
@@ -488,7 +480,7 @@ void prepare(Worker* w, uint3 index) {
 #endif
     if (options.poison) {
         memset(b.dynamicShared, 0xff, launch.dynamicBytes);
-        poisonStaticShared(w);
+        poisonStaticShared();
     }
     for (unsigned i = 0; i < b.warps; i++) {
         Warp& warp = w->warps[i];
@@ -539,14 +531,14 @@ Worker* newWorker() {
     void* shared = mmap(nullptr, SHARED_BYTES + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     w->shared = static_cast<char*>(shared) + page;
     mprotect(w->shared, SHARED_BYTES, PROT_READ | PROT_WRITE);
-    cudasim_worker = w;
+    own.worker = w;
     return w;
 }
 
-Worker* worker() { return cudasim_worker ? cudasim_worker : newWorker(); }
+Worker* worker() { return own.worker ? own.worker : newWorker(); }
 
 Worker* runningWorker(uintptr_t stackPointer) {
-    Worker* w = cudasim_worker;
+    Worker* w = own.worker;
     if (w) {
         for (unsigned i = 0; i < w->stackCount; i++) {
             if (stackPointer - reinterpret_cast<uintptr_t>(w->stacks[i].bottom) < STACK_BYTES) {

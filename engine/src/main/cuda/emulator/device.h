@@ -47,6 +47,18 @@ struct Worker {
 };
 
 
+/// All that this library keeps for each thread of the operating system, in one place: the rest of its thread-local
+/// storage is the `__shared__` variables of kernels, which are poisoned together.
+struct Own {
+    Worker* worker;
+    void* context;   // current for the driver's calls
+    int capturing;   // streams that capture, begun by this thread and only for it
+    bool sharedKnown;
+    char* shared;    // where the thread-local storage lies
+    size_t sharedBytes;
+};
+extern thread_local Own own;
+
 /// Runs one block; false with outcome and message in the worker.
 bool runBlock(Worker* worker, uint3 index);
 

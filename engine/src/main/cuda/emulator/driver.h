@@ -44,10 +44,9 @@ struct Driver {
     int contextUsers = 0;
     CUresult sticky = CUDA_SUCCESS; // a failed launch is reported by every call after it
     std::string message;            // the last failure, in words
-    int capturing = 0;              // streams that capture
+    int capturing = 0;              // streams that capture, and so forbid some calls to all threads
 };
 extern Driver driver;
-extern thread_local void* currentContext;
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 

@@ -7,7 +7,6 @@
 namespace cudasim {
 
 Driver driver;
-thread_local void* currentContext;
 
 namespace {
 
@@ -129,7 +128,7 @@ CUresult entry() {
     if (driver.sticky) {
         return driver.sticky; // the message stays that of the failure
     }
-    if (!currentContext) {
+    if (!own.context) {
         return refuse(CUDA_ERROR_INVALID_CONTEXT, "this thread has no current context");
     }
     return CUDA_SUCCESS;
@@ -139,7 +138,7 @@ CUresult entryUncaptured(const char* call) {
     if (CUresult refused = entry()) {
         return refused;
     }
-    if (driver.capturing) {
+    if (driver.capturing || own.capturing) {
         return refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, std::string(call) + " is not permitted while a stream captures");
     }
     return CUDA_SUCCESS;
@@ -263,35 +262,35 @@ CUDASIM_API CUresult cuDevicePrimaryCtxSetFlags(int, unsigned) { return CUDA_SUC
 
 CUDASIM_API CUresult cuCtxCreate_v2(void** context, unsigned, int device) {
     CUresult result = cuDevicePrimaryCtxRetain(context, device);
-    currentContext = result ? currentContext : *context;
+    own.context = result ? own.context : *context;
     return result;
 }
 CUDASIM_API CUresult cuCtxDestroy_v2(void*) {
-    currentContext = nullptr;
+    own.context = nullptr;
     return cuDevicePrimaryCtxRelease_v2(0);
 }
 CUDASIM_API CUresult cuCtxSetCurrent(void* context) {
     if (context && context != &contextHandle) {
         return refuse(CUDA_ERROR_INVALID_CONTEXT, "cuCtxSetCurrent: no context of this library");
     }
-    currentContext = context;
+    own.context = context;
     return CUDA_SUCCESS;
 }
 CUDASIM_API CUresult cuCtxGetCurrent(void** context) {
-    *context = currentContext;
+    *context = own.context;
     return CUDA_SUCCESS;
 }
 CUDASIM_API CUresult cuCtxPushCurrent_v2(void* context) { return cuCtxSetCurrent(context); }
 CUDASIM_API CUresult cuCtxPopCurrent_v2(void** context) {
     if (context) {
-        *context = currentContext;
+        *context = own.context;
     }
-    currentContext = nullptr;
+    own.context = nullptr;
     return CUDA_SUCCESS;
 }
 CUDASIM_API CUresult cuCtxGetDevice(int* device) {
     *device = 0;
-    return currentContext ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    return own.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 CUDASIM_API CUresult cuCtxSynchronize() {
     CUDASIM_ENTER_UNCAPTURED("cuCtxSynchronize");
@@ -318,6 +317,9 @@ CUDASIM_API CUresult cuGetErrorString(CUresult code, const char** text) {
 }
 
 // ------------------------------------------------------------------------------------------------ controls
+
+/// What tells this library from a driver.
+CUDASIM_API const char millrace_cuda_standin[] = "Millrace CUDA stand-in";
 
 /// Copies the last failure in words, at most `length` bytes with the NUL; returns its whole length.
 CUDASIM_API int64_t millrace_cudasim_message(char* out, int64_t length) {

@@ -15,6 +15,7 @@ struct Graph {
 struct Stream {
     std::vector<Work> work;
     std::unique_ptr<Graph> capture;
+    int* forbids = nullptr; // where the capture is counted
     bool broken = false; // the capture holds what it may not
 };
 
@@ -27,6 +28,8 @@ Stream standard;
 std::set<Stream*> streams{&standard};
 std::set<Event*> events;
 std::set<Graph*> graphs;
+
+enum CaptureMode { GLOBAL, THREAD_LOCAL, RELAXED };
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -52,6 +55,14 @@ CUresult drain(Stream* s) {
         }
     }
     return driver.sticky;
+}
+
+std::unique_ptr<Graph> endCapture(Stream* s) {
+    if (s->forbids) {
+        --*s->forbids;
+        s->forbids = nullptr;
+    }
+    return std::move(s->capture);
 }
 
 CUresult refuseCapturing(Stream* s, const char* call) {
@@ -91,13 +102,13 @@ CUresult drainAll() {
 
 void forgetStreams() {
     for (Stream* s : streams) {
+        endCapture(s);
         if (s != &standard) {
             delete s;
         }
     }
     streams = {&standard};
     standard.work.clear();
-    standard.capture.reset();
     for (Event* e : events) {
         delete e;
     }
@@ -106,7 +117,6 @@ void forgetStreams() {
         delete g;
     }
     graphs.clear();
-    driver.capturing = 0;
 }
 
 // ------------------------------------------------------------------------------------------------ streams
@@ -127,7 +137,7 @@ CUDASIM_API CUresult cuStreamDestroy_v2(void* stream) {
         return noStream();
     }
     drain(s);
-    driver.capturing -= s->capture ? 1 : 0;
+    endCapture(s);
     streams.erase(s);
     delete s;
     return driver.sticky;
@@ -247,7 +257,7 @@ CUDASIM_API CUresult cuEventElapsedTime_v2(float* milliseconds, void* from, void
 
 // ------------------------------------------------------------------------------------------------ graphs
 
-CUDASIM_API CUresult cuStreamBeginCapture_v2(void* stream, int) {
+CUDASIM_API CUresult cuStreamBeginCapture_v2(void* stream, int mode) {
     CUDASIM_ENTER;
     Stream* s = find(stream);
     if (!s || s == &standard) {
@@ -258,7 +268,10 @@ CUDASIM_API CUresult cuStreamBeginCapture_v2(void* stream, int) {
     }
     s->capture = std::make_unique<Graph>();
     s->broken = false;
-    driver.capturing++;
+    s->forbids = mode == GLOBAL ? &driver.capturing : mode == THREAD_LOCAL ? &own.capturing : nullptr;
+    if (s->forbids) {
+        ++*s->forbids;
+    }
     return CUDA_SUCCESS;
 }
 
@@ -268,8 +281,7 @@ CUDASIM_API CUresult cuStreamEndCapture(void* stream, void** graph) {
     if (!s || !s->capture) {
         return refuse(CUDA_ERROR_INVALID_VALUE, "cuStreamEndCapture: the stream does not capture");
     }
-    driver.capturing--;
-    std::unique_ptr<Graph> captured = std::move(s->capture);
+    std::unique_ptr<Graph> captured = endCapture(s);
     if (s->broken) {
         *graph = nullptr;
         return refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "cuStreamEndCapture: a call that was not permitted ended the capture");
