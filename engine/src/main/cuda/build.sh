@@ -15,7 +15,7 @@ export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 ptx_version=8.0
 nvcc_flags="-std=c++17 -O3 -fmad=false -Werror all-warnings --ptx"
-cxx_flags="-std=c++17 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-exceptions
+cxx_flags="-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-exceptions
     -Wall -Wextra -Werror -Wno-unknown-pragmas"
 
 # ---- one source, called by ourselves in parallel: what it is made of stands in a stamp beside it

@@ -145,17 +145,16 @@ bool formsGroup(const Warp* warp, uint32_t group) {
     unsigned first = static_cast<unsigned>(__builtin_ctz(group));
     for (uint32_t m = group & (group - 1); m; m &= m - 1) {
         unsigned lane = static_cast<unsigned>(__builtin_ctz(m));
-        if (warp->mask[lane] != warp->mask[first] || warp->op[lane] != warp->op[first]) {
+        if (warp->key[lane] != warp->key[first]) {
             return false;
         }
     }
     return true;
 }
 
-void completeGroup(Worker* w, Warp* warp, uint32_t group) {
-    complete(&w->block, warp, group);
+inline void completeGroup(Worker* w, Warp* warp, uint32_t group) {
+    complete(warp, group);
     warp->waiting &= ~group;
-    warp->agreed &= ~group;
     wake(w, warp, group);
 }
 
@@ -181,12 +180,12 @@ void retire(Worker* w, Thread* t) {
     uint32_t left = warp->waiting;
     while (left) {
         unsigned lane = static_cast<unsigned>(__builtin_ctz(left));
-        uint32_t group = warp->mask[lane] & warp->live;
+        uint32_t group = keyMask(warp->key[lane]) & warp->live;
         left &= left - 1;
         if ((warp->waiting & group) == group && formsGroup(warp, group)) {
-            if (warp->op[lane] >= MMA_BF16) {
-                fail(FAILED, "lane %u waits in an mma at %s:%u that this lane has left", lane, baseName(warp->site[lane].file),
-                     warp->site[lane].line);
+            if (keyOp(warp->key[lane]) >= MMA_BF16) {
+                fail(FAILED, "this lane has returned, and lane %u waits for it in an mma at %s:%u", lane, baseName(warp->file[lane]),
+                     keyLine(warp->key[lane]));
             }
             completeGroup(w, warp, group);
             left &= ~group;
@@ -251,7 +250,7 @@ void reportDeadlock(Worker* w) {
             uint32_t alike = 0;
             for (uint32_t m = left; m; m &= m - 1) {
                 unsigned lane = static_cast<unsigned>(__builtin_ctz(m));
-                if (warp.site[lane].line == warp.site[first].line && warp.op[lane] == warp.op[first] && warp.mask[lane] == warp.mask[first]) {
+                if (warp.key[lane] == warp.key[first]) {
                     alike |= 1u << lane;
                 }
             }
@@ -262,10 +261,10 @@ void reportDeadlock(Worker* w) {
                 return;
             }
             at += snprintf(w->message + at, MESSAGE_BYTES - static_cast<size_t>(at), "%s warp %u lanes %08x (live %08x) in %s at %s:%u",
-                           groups > 1 ? ";" : "", i, alike, warp.live, barrier ? "a barrier" : OP_NAMES[warp.op[first]],
-                           baseName(warp.site[first].file), warp.site[first].line);
+                           groups > 1 ? ";" : "", i, alike, warp.live, barrier ? "a barrier" : OP_NAMES[keyOp(warp.key[first])],
+                           baseName(warp.file[first]), keyLine(warp.key[first]));
             if (!barrier) {
-                at += snprintf(w->message + at, MESSAGE_BYTES - static_cast<size_t>(at), " with mask %08x", warp.mask[first]);
+                at += snprintf(w->message + at, MESSAGE_BYTES - static_cast<size_t>(at), " with mask %08x", keyMask(warp.key[first]));
             }
         }
     }
@@ -334,9 +333,8 @@ extern "C" void cudasim_barrier(unsigned id, unsigned count, const char* file, u
         releaseBarrier(w, id);
     } else {
         Warp* warp = t->warp;
-        warp->site[t->lane] = {file, line};
-        warp->op[t->lane] = NONE;
-        warp->mask[t->lane] = 0;
+        warp->key[t->lane] = meetingKey(NONE, 0, line);
+        warp->file[t->lane] = file;
         b.atBarrier[id][warp - w->warps] |= 1u << t->lane;
         sleep(w, warp, 1u << t->lane);
         suspend(w, t);
@@ -348,55 +346,63 @@ extern "C" void cudasim_barrier(unsigned id, unsigned count, const char* file, u
 
 namespace {
 
-/// Whether this lane and one that waits want each other, and not the same: they would wait for ever.
+/// Two lanes that want each other, and not for the same: they would wait for ever.
 void checkAgainst(const Warp* warp, uint32_t lanes, unsigned self) {
+    uint64_t own = warp->key[self];
     for (uint32_t m = lanes; m; m &= m - 1) {
-        unsigned other = static_cast<unsigned>(__builtin_ctz(m));
-        bool wanted = warp->mask[other] >> self & 1;
-        bool same = warp->mask[other] == warp->mask[self] && warp->op[other] == warp->op[self]
-            && (warp->site[other].line == warp->site[self].line || warp->op[self] == SYNCWARP);
-        if (wanted && !same) {
-            fail(FAILED, "lanes disagree: this one is in %s at %s:%u with mask %08x, lane %u waits in %s at %s:%u with mask %08x", OP_NAMES[warp->op[self]],
-                 baseName(warp->site[self].file), warp->site[self].line, warp->mask[self], other, OP_NAMES[warp->op[other]],
-                 baseName(warp->site[other].file), warp->site[other].line, warp->mask[other]);
+        unsigned lane = static_cast<unsigned>(__builtin_ctz(m));
+        uint64_t other = warp->key[lane];
+        bool sameSync = keyOp(own) == SYNCWARP && keyOp(other) == SYNCWARP && keyMask(own) == keyMask(other);
+        if ((keyMask(other) >> self & 1) && other != own && !sameSync) {
+            fail(FAILED, "lanes disagree: this one is in %s at %s:%u with mask %08x, lane %u waits in %s at %s:%u with mask %08x", OP_NAMES[keyOp(own)],
+                 baseName(warp->file[self]), keyLine(own), keyMask(own), lane, OP_NAMES[keyOp(other)], baseName(warp->file[lane]), keyLine(other),
+                 keyMask(other));
         }
     }
 }
 
+[[noreturn]] __attribute__((noinline)) void refuseMeeting(Op op, uint32_t mask, uint32_t live, const char* file, unsigned line) {
+    if (op >= MMA_BF16) {
+        fail(FAILED, "%s at %s:%u needs all 32 lanes; live are %08x", OP_NAMES[op], baseName(file), line, live);
+    }
+    fail(FAILED, "%s at %s:%u: the mask %08x lacks the lane that calls", OP_NAMES[op], baseName(file), line, mask);
+}
+
 inline void meet(Thread* t, Op op, uint32_t mask, const char* file, unsigned line) {
-    Worker* w = reinterpret_cast<Worker*>(t->block);
     Warp* warp = t->warp;
     unsigned lane = t->lane;
     uint32_t bit = 1u << lane;
-    if (__builtin_expect(!(mask & bit), 0)) {
-        fail(FAILED, "%s at %s:%u: the mask %08x lacks the lane that calls", OP_NAMES[op], baseName(file), line, mask);
+    if (__builtin_expect(!(mask & bit) || (op >= MMA_BF16 && warp->live != 0xffffffffu), 0)) {
+        refuseMeeting(op, mask, warp->live, file, line);
     }
-    if (__builtin_expect(op >= MMA_BF16 && warp->live != 0xffffffffu, 0)) {
-        fail(FAILED, "%s at %s:%u needs all 32 lanes; live are %08x", OP_NAMES[op], baseName(file), line, warp->live);
-    }
+    Worker* w = reinterpret_cast<Worker*>(t->block);
     release(warp);
-    warp->op[lane] = op;
-    warp->mask[lane] = mask;
-    warp->site[lane] = {file, line};
-    if (!warp->agreed) {
-        warp->agreed = bit;
-        warp->groupOp = op;
-        warp->groupMask = mask;
-        warp->groupLine = line;
-    } else if (warp->groupOp == op && warp->groupMask == mask && warp->groupLine == line) {
-        warp->agreed |= bit;
+    // A __syncwarp may stand on several lines.
+    uint64_t key = meetingKey(op, mask, op == SYNCWARP ? 0 : line);
+    warp->key[lane] = key;
+    warp->file[lane] = file;
+    uint32_t waiting = warp->waiting;
+    if (!waiting) {
+        warp->groupKey = key;
+        warp->mixed = false;
+    } else if (__builtin_expect(warp->groupKey != key || warp->mixed, 0)) {
+        warp->mixed = true;
+        checkAgainst(warp, waiting & mask, lane);
     }
-    uint32_t strangers = warp->agreed & bit ? warp->waiting & ~warp->agreed & mask : warp->waiting & mask;
-    if (__builtin_expect(strangers, 0)) {
-        checkAgainst(warp, strangers, lane);
-    }
-    warp->waiting |= bit;
+    warp->waiting = waiting |= bit;
     uint32_t group = mask & warp->live;
-    if ((warp->waiting & group) == group && ((warp->agreed & group) == group || formsGroup(warp, group))) {
+    if ((waiting & group) == group && (!warp->mixed || formsGroup(warp, group))) {
         completeGroup(w, warp, group);
     } else {
-        sleep(w, warp, bit);
-        suspend(w, t);
+        uint32_t ready = warp->ready & ~bit;
+        if (__builtin_expect(ready && w->schedule == FORWARD, 1)) {
+            warp->ready = ready;
+            w->spins = 0;
+            leave(w, t, t - lane + __builtin_ctz(ready));
+        } else {
+            sleep(w, warp, bit);
+            suspend(w, t);
+        }
     }
     acquire(warp);
 }
@@ -486,7 +492,7 @@ void prepare(Worker* w, uint3 index) {
         Warp& warp = w->warps[i];
         unsigned lanes = b.threads - i * WARP < WARP ? b.threads - i * WARP : WARP;
         warp.live = warp.ready = lanes == WARP ? 0xffffffffu : (1u << lanes) - 1;
-        warp.waiting = warp.agreed = 0;
+        warp.waiting = 0;
     }
     unsigned linear = 0;
     for (unsigned z = 0; z < b.size.z; z++) {

@@ -80,16 +80,21 @@ struct BulkCopy {
 
 struct Block;
 
+/// What a lane comes to a meeting for, in one word: lanes with the same word meet.
+static constexpr uint64_t meetingKey(Op op, uint32_t mask, unsigned line) {
+    return static_cast<uint64_t>(line & 0xffffff) << 40 | static_cast<uint64_t>(op) << 32 | mask;
+}
+static constexpr Op keyOp(uint64_t key) { return static_cast<Op>(key >> 32 & 0xff); }
+static constexpr uint32_t keyMask(uint64_t key) { return static_cast<uint32_t>(key); }
+static constexpr unsigned keyLine(uint64_t key) { return static_cast<unsigned>(key >> 40); }
+
 /// One warp: who lives, who may run, who waits for the others, and what the waiting ones brought along.
 struct alignas(64) Warp {
     uint32_t live, ready, waiting;
-    uint32_t agreed; // the waiting lanes that agree with each other: the group that forms
-    uint32_t groupMask;
-    unsigned groupLine;
-    Op groupOp;
-    uint8_t op[WARP];
-    uint32_t mask[WARP];
-    Site site[WARP];
+    bool mixed;        // not all that wait have the same key
+    uint64_t groupKey; // what those that wait have, where it is the same
+    uint64_t key[WARP];
+    const char* file[WARP];
     uint64_t value[WARP];
     uint64_t result[WARP];
     int32_t source[WARP];

@@ -72,7 +72,7 @@ Worker* runningWorker(uintptr_t stackPointer);
 [[noreturn]] void fail(Outcome outcome, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 /// Does what the waiting lanes of `mask` came for.
-void complete(Block* block, Warp* warp, uint32_t mask);
+void complete(Warp* warp, uint32_t mask);
 void multiply(Warp* warp, Op op);
 
 /// Faults inside kernels become failures of the launch.

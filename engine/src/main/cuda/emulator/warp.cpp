@@ -233,8 +233,8 @@ void multiply(Warp* warp, Op op) {
     }
 }
 
-void complete(Block*, Warp* warp, uint32_t group) {
-    Op op = static_cast<Op>(warp->op[__builtin_ctz(group)]);
+void complete(Warp* warp, uint32_t group) {
+    Op op = keyOp(warp->key[__builtin_ctz(group)]);
     switch (op) {
         case SHUFFLE: shuffle(warp, group); break;
         case BALLOT: ballot(warp, group); break;
