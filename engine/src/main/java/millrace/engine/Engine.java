@@ -297,6 +297,16 @@ public final class Engine implements TextEngine {
         return loop.score(id, array(ids), all, listener);
     }
 
+    /// Follows an answer to a prompt, through the same steps as generations: what this engine would have chosen at each step.
+    ///
+    /// @param answer its tokens, at least one
+    /// @throws InvalidRequestException with a stable code, when the tokens can never be served
+    public Generation trace(PreparedPrompt prompt, List<Integer> answer, TraceListener listener) {
+        check.ids(answer);
+        check.fits(prompt.ids().length, answer.size(), pool.capacityTokens());
+        return loop.trace(prompt, array(answer), listener);
+    }
+
     private static int[] array(List<Integer> ids) {
         return ids.stream().mapToInt(Integer::intValue).toArray();
     }

@@ -9,6 +9,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.function.Function;
 import java.util.function.IntConsumer;
+import millrace.engine.Device;
+import millrace.engine.Generation;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.InvalidRequestException;
@@ -16,6 +18,7 @@ import millrace.engine.ModelCard;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.Sampling;
 import millrace.engine.TextEngine;
+import millrace.engine.TraceListener;
 import millrace.integrity.Buffers;
 import millrace.integrity.Commitment;
 import millrace.integrity.Digest;
@@ -28,6 +31,7 @@ import millrace.integrity.audit.AnswerReader.Answer;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.Completion;
+import millrace.schemas.ComputeDevice;
 import millrace.schemas.FinishReason;
 import millrace.schemas.Hash;
 import millrace.schemas.Prompt;
@@ -36,24 +40,45 @@ import org.jspecify.annotations.Nullable;
 
 /// Computes answers again from their prompt records, as the service does it, and compares them with what was attested.
 /// Bits do not depend on batches, threads and backend of a profile, so the answers run together, as fast as the engine can.
+/// Answers of another profile, or of another kind of device, are followed token by token within a [Tolerance].
 public final class Replay {
     private static final int IN_FLIGHT = 64;
 
     /// How one answer came out.
     ///
-    /// @param tokens that were generated again
-    public record Result(Answer answer, Verdict verdict, int tokens) {}
+    /// @param tokens that were computed again
+    /// @param bitExact whether bits were compared, and not what lies within a tolerance
+    /// @param nearTies steps at which another token was taken, within the tolerance
+    /// @param proofs activation proofs that were checked, within theirs
+    public record Result(Answer answer, Verdict verdict, int tokens, boolean bitExact, int nearTies, int proofs) {
+        private static Result exact(Answer answer, Verdict verdict, int tokens) {
+            return new Result(answer, verdict, tokens, true, 0, 0);
+        }
+
+        private static Result within(Answer answer, TolerantComparison comparison, int tokens) {
+            return new Result(answer, comparison.verdict(), tokens, false, comparison.nearTies(), comparison.proofs());
+        }
+    }
+
+    /// Follows an answer that is there already, as [millrace.engine.Engine#trace].
+    public interface Tracer {
+        Generation trace(PreparedPrompt prompt, List<Integer> answer, TraceListener listener);
+    }
 
     private final TextEngine engine;
+    private final Tracer tracer;
     private final Function<ConsumerRecord<byte[], byte[]>, Prompt> decoder;
     private final int logitsEvery;
     private final CacheSalts salts =
             new CacheSalts(NoteSigner.generate("replay", new SecureRandom()), "");
 
+    /// @param tracer of the same engine
     /// @param decoder reads a prompt record; throws [IntegrityException] for what is none
     /// @param logitsEvery tokens that one logits digest of the engine covers; 0 if it makes none
-    public Replay(TextEngine engine, Function<ConsumerRecord<byte[], byte[]>, Prompt> decoder, int logitsEvery) {
+    public Replay(
+            TextEngine engine, Tracer tracer, Function<ConsumerRecord<byte[], byte[]>, Prompt> decoder, int logitsEvery) {
         this.engine = engine;
+        this.tracer = tracer;
         this.decoder = decoder;
         this.logitsEvery = logitsEvery;
     }
@@ -94,27 +119,54 @@ public final class Replay {
         Completion completion = answer.completion();
         if (obstacle != null || record == null || completion == null) {
             return CompletableFuture.completedFuture(
-                    new Result(answer, Objects.requireNonNullElse(obstacle, missing(answer)), 0));
+                    Result.exact(answer, Objects.requireNonNullElse(obstacle, missing(answer)), 0));
         }
         byte[] salt = Buffers.bytes(completion.getSalt());
         try {
             PreparedPrompt prepared = prepare(answer.leaf().record(), record);
             Refuted other = comparePrompt(answer, prepared, salt);
             if (other != null) {
-                return CompletableFuture.completedFuture(new Result(answer, other, 0));
+                return CompletableFuture.completedFuture(Result.exact(answer, other, 0));
             }
             if (answer.leaf().record().getCompletionTokens() == 0) {
-                return CompletableFuture.completedFuture(new Result(answer, Verdict.VERIFIED, 0));
+                return CompletableFuture.completedFuture(Result.exact(answer, Verdict.VERIFIED, 0));
             }
-            CompletableFuture<Result> running = new CompletableFuture<>();
-            engine.submit(bounded(answer.leaf().record(), prepared), result -> running.complete(
-                    new Result(answer, compare(answer, completion, result, salt), result.tokenIds().size())));
-            return running;
+            return compute(answer, completion, bounded(answer.leaf().record(), prepared), salt);
         } catch (InvalidRequestException | IntegrityException e) {
             Refuted refuted = new Refuted("REPLAY_PROMPT", answer.name() + ": prompt record", "one that can be served",
                     String.valueOf(e.getMessage()), null);
-            return CompletableFuture.completedFuture(new Result(answer, refuted, 0));
+            return CompletableFuture.completedFuture(Result.exact(answer, refuted, 0));
         }
+    }
+
+    /// Computes the answer again, or follows it where other bits must be expected.
+    private CompletableFuture<Result> compute(Answer answer, Completion completion, PreparedPrompt prompt, byte[] salt) {
+        AttestationRecord leaf = answer.leaf().record();
+        CompletableFuture<Result> running = new CompletableFuture<>();
+        Tolerance tolerance = tolerance(leaf);
+        List<Integer> ids = completion.getTokenIds();
+        if (tolerance == null) {
+            engine.submit(prompt, result -> running.complete(
+                    Result.exact(answer, compare(answer, completion, result, salt), result.tokenIds().size())));
+        } else if (ids == null) {
+            engine.submit(prompt, result -> running.complete(Result.within(
+                    answer, TolerantComparison.of(answer, completion, result, salt), result.tokenIds().size())));
+        } else {
+            Comparison same = new Comparison(answer, "REPLAY_TOKENS");
+            same.check("token ids of the completion", leaf.getTokenIdsCommit(), Commitment.tokenIds(salt, ids));
+            if (same.first != null) {
+                return CompletableFuture.completedFuture(Result.exact(answer, same.first, 0));
+            }
+            tracer.trace(prompt, ids, trace -> running.complete(Result.within(
+                    answer, TolerantComparison.of(answer, completion, ids, trace, tolerance), trace.steps())));
+        }
+        return running;
+    }
+
+    /// What is allowed where this engine does not give the bits that were attested; null where it does.
+    private @Nullable Tolerance tolerance(AttestationRecord record) {
+        ModelCard card = engine.card();
+        return Tolerance.sameBits(record, card.profile(), card.device()) ? null : Tolerance.between(record, card.profile());
     }
 
     /// Why the answer cannot be computed again here; null if it can.
@@ -129,12 +181,24 @@ public final class Replay {
         Undecided other = differs("REPLAY_MODEL", answer, "model", model, card.modelDigest());
         other = other != null ? other : differs("REPLAY_MODEL", answer, "chat format",
                 Digest.of(record.getTemplateSha256()).hex(), card.templateDigest());
-        other = other != null ? other : differs("REPLAY_PROFILE", answer, "profile", record.getProfile(), card.profile());
+        boolean comparable = Tolerance.sameBits(record, card.profile(), card.device()) || tolerance(record) != null;
+        other = other != null || comparable ? other
+                : differs("REPLAY_PROFILE", answer, "profile", described(record), described(card.profile(), card.device()));
         other = other != null ? other : differs("REPLAY_PROFILE", answer, "sampler", record.getSampler(), Sampling.ALGORITHM);
         other = other != null ? other
                 : differs("REPLAY_PROFILE", answer, "KV format (--kv)", record.getKvFormat(), card.kvFormat());
         return other != null || record.getWeightFormat().isEmpty() ? other : differs("REPLAY_PROFILE", answer,
                 "weight format (--weights)", record.getWeightFormat(), card.weightFormat());
+    }
+
+    private static String described(AttestationRecord record) {
+        ComputeDevice device = record.getDevice();
+        return device == null ? record.getProfile() : described(record.getProfile(),
+                new Device(device.getName(), device.getCapability(), device.getDriver(), "", device.getStandin()));
+    }
+
+    private static String described(String profile, Device device) {
+        return device.isProcessor() ? profile : "%s on %s".formatted(profile, Intake.presentable(device.name()));
     }
 
     private static @Nullable Undecided differs(String code, Answer answer, String what, String attested, String here) {

@@ -14,6 +14,7 @@ import millrace.engine.IntegrityLedger;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
 import millrace.engine.ScoreListener;
+import millrace.engine.TraceListener;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PrefixIndex;
 import millrace.engine.sampling.Sampler;
@@ -94,7 +95,7 @@ public final class BatchLoop implements AutoCloseable {
     private Sequence sequence(
             GenerationRequest request, int[] ids, int digestEvery, GenerationListener listener, Runnable onEnd) {
         var work = new GenerationWork(
-                request, sampler, logitsCheck, digestEvery, activations ? new Activations(model) : Activations.NONE,
+                request, sampler, logitsCheck, digestEvery, newActivations(),
                 vocabulary, listener, clock, onEnd);
         return new Sequence(
                 request.id(),
@@ -117,6 +118,23 @@ public final class BatchLoop implements AutoCloseable {
     public Generation score(String id, int[] ids, boolean all, ScoreListener listener) {
         var work = new ScoringWork(all, logitsCheck, listener, load::decrementAndGet);
         return submit(new Sequence(id, ids, 0, 0, Long.MAX_VALUE, "", clock.nanos(), work));
+    }
+
+    /// Follows an answer.
+    ///
+    /// @param answer at least one token
+    public Generation trace(PreparedPrompt prompt, int[] answer, TraceListener listener) {
+        GenerationRequest request = prompt.request();
+        var work = new TraceWork(request, prompt.ids(), answer, sampler, logitsCheck, newActivations(), vocabulary, listener,
+                load::decrementAndGet);
+        var sequence = new Sequence(request.id(), work.computed(), 0, request.priority(), Long.MAX_VALUE, request.cacheSalt(),
+                clock.nanos(), work);
+        sequence.delivered = work.unwanted();
+        return submit(sequence);
+    }
+
+    private Activations newActivations() {
+        return activations ? new Activations(model) : Activations.NONE;
     }
 
     private Generation submit(Sequence sequence) {

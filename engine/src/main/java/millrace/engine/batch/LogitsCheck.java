@@ -28,6 +28,10 @@ final class LogitsCheck {
         this.bound = bound;
     }
 
+    int vocabSize() {
+        return vocabSize;
+    }
+
     /// What is wrong with `logits[offset … offset + vocabSize)`: `nan`, `bound` or `equal`; null if nothing is.
     @Nullable String problem(float[] logits, int offset) {
         int largest = 0;

@@ -227,6 +227,13 @@ public final class Sampler {
     }
 
     private double gumbel(long seed, long step, int id) {
+        return gumbel(seed, step, id, words);
+    }
+
+    /// The random number of a token at a step.
+    ///
+    /// @param words scratch of 4
+    static double gumbel(long seed, long step, int id, int[] words) {
         CounterRandom.block(seed, (int) step, (int) (step >>> 32), id >>> 2, 0, words);
         return gumbel(words[id & 3]);
     }

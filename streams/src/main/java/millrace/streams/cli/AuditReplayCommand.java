@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.function.Function;
-import millrace.engine.TextEngine;
+import millrace.engine.Engine;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Refuted;
@@ -42,7 +42,9 @@ import picocli.CommandLine.Spec;
         description = {
             "Verifies the log, takes answers from it, computes them again from their prompt records with the model at",
             "hand, and compares prompt, sampling, token ids, logits digests and text with what was attested, bit for",
-            "bit. Threads, batches and backend may be others than the service had: they do not change the bits."
+            "bit. Threads, batches and backend may be others than the service had: they do not change the bits.",
+            "Answers of another profile, as of a GPU on a processor, are followed token by token: each token must be what",
+            "comes out here or a near tie, and activation proofs must agree within their tolerance."
         },
         footer = {
             "",
@@ -52,7 +54,7 @@ import picocli.CommandLine.Spec;
             "  millrace audit replay --model DIR --key log.pub --partition 0 --range 100-199 --threads 2 --backend scalar",
             "  millrace audit lottery --rate 0.01 --key log.pub | millrace audit replay --model DIR --from -",
             "",
-            "Exit codes: 0 all bit-exact, 1 violated, 2 cannot be decided (another model or profile, a prompt or",
+            "Exit codes: 0 all agree, 1 violated, 2 cannot be decided (another model or profile, a prompt or",
             "completion that has expired, nothing to replay), 3 usage or input/output."
         })
 final class AuditReplayCommand implements Callable<Integer> {
@@ -129,19 +131,22 @@ final class AuditReplayCommand implements Callable<Integer> {
         int logitsEvery = found.stream().mapToInt(answer -> answer.leaf().record().getLogitsEvery()).max().orElse(0);
         String kv = found.getFirst().leaf().record().getKvFormat();
         boolean proofs = found.stream().anyMatch(answer -> answer.leaf().record().getProofsCommit() != null);
-        try (TextEngine opened = engine.open(kv, logitsEvery, proofs)) {
+        try (Engine opened = engine.open(kv, logitsEvery, proofs)) {
             console.note("engine: %s, %s, KV %s, weights %s, %s".formatted(opened.card().name(), opened.card().backend(),
                     opened.card().kvFormat(), opened.card().weightFormat(), opened.card().profile()));
-            List<Result> results = new Replay(opened, decoder, logitsEvery)
+            List<Result> results = new Replay(opened, opened::trace, decoder, logitsEvery)
                     .run(found, done -> console.progress("answers", done, found.size()));
             return report(console, results, (System.nanoTime() - start) / 1e9);
         }
     }
 
     private int report(AuditConsole console, List<Result> results, double seconds) {
-        long exact = results.stream().filter(result -> result.verdict().ok()).count();
+        long exact = results.stream().filter(result -> result.verdict().ok() && result.bitExact()).count();
+        long within = results.stream().filter(result -> result.verdict().ok() && !result.bitExact()).count();
+        long nearTies = results.stream().mapToLong(Result::nearTies).sum();
+        long proofs = results.stream().mapToLong(Result::proofs).sum();
         long differing = results.stream().filter(result -> result.verdict() instanceof Refuted).count();
-        long logits = results.stream().filter(result -> result.verdict().ok()
+        long logits = results.stream().filter(result -> result.verdict().ok() && result.bitExact()
                 && result.answer().leaf().record().getLogitsCommit() != null).count();
         long tokens = results.stream().mapToLong(Result::tokens).sum();
         List<Result> others = results.stream().filter(result -> !result.verdict().ok()).toList();
@@ -150,7 +155,8 @@ final class AuditReplayCommand implements Callable<Integer> {
         if (json) {
             others.forEach(result -> console.print(line(result)));
             ObjectNode fields = AuditConsole.object().put("replayed", results.size()).put("bit_exact", exact)
-                    .put("differing", differing).put("undecided", results.size() - exact - differing)
+                    .put("within_tolerance", within).put("near_ties", nearTies).put("proofs", proofs)
+                    .put("differing", differing).put("undecided", results.size() - exact - within - differing)
                     .put("with_logits", logits).put("tokens", tokens).put("seconds", Math.round(seconds * 1000) / 1000.0);
             return console.end("replay", verdict, fields);
         }
@@ -160,6 +166,10 @@ final class AuditReplayCommand implements Callable<Integer> {
         }
         console.say(String.format(Locale.ROOT, "%d of %d answers bit-exact (%d with logits digests), %d tokens, %.1f s",
                 exact, results.size(), logits, tokens, seconds));
+        if (within > 0) {
+            console.say("%d answers of another profile within its tolerance: %d near ties, %d activation proofs agree"
+                    .formatted(within, nearTies, proofs));
+        }
         console.say("verdict: " + (verdict instanceof Refuted ? "VIOLATED" : AuditConsole.word(verdict)));
         return AuditConsole.exitCode(verdict);
     }
