@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
+import millrace.engine.Device;
 import millrace.engine.Engine;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
@@ -210,6 +211,68 @@ class ReplayIT {
         assertThat(violation.get("code").asText()).isEqualTo("REPLAY_TOKENS");
         assertThat(violation.get("what").asText()).contains("request r-2: token ids, first at step 5: ");
         assertThat(violation.get("topic").asText()).isEqualTo("lied.audit");
+    }
+
+    /// Answers that say of themselves that another profile and a device gave them: their bits are not compared, and an exchanged
+    /// token is found all the same. The command says so when the tokens are missing.
+    @Test
+    void followsAnswersOfAnotherProfile() throws Exception {
+        ServiceConfig config = config("disguised");
+        String vkey;
+        try (InferenceService service =
+                InferenceService.start(config, c -> new LyingEngine(disguised(glmTiny(c))), true, line -> { })) {
+            vkey = service.vkey();
+            try (ClusterClient client = new ClusterClient(config)) {
+                for (int i = 0; i < 5; i++) {
+                    client.send(Prompt.newBuilder().setRequestId("r-" + i).setPrompt("To be or not").setReturnTokenIds(i != 1)
+                            .setSampling(Sampling.newBuilder().setTemperature(i % 2 * 0.8f).setMaxTokens(40).build()).build());
+                    client.await("r-" + i, PATIENCE);
+                }
+            }
+        }
+        Ran verified = audit(config, "verify", "--key", vkey);
+        assertThat(verified.last().get("computed_by").toString()).contains("on Some GPU, compute capability 9.0\":5}");
+        Ran all = audit(config, "replay", "--model", "glm-tiny", "--key", vkey, "--kv-bytes", "16000000");
+        assertThat(all.exitCode()).as(all.err()).isEqualTo(1);
+        assertThat(all.last().get("bit_exact").asInt()).isZero();
+        assertThat(all.last().get("within_tolerance").asInt()).isEqualTo(4);
+        assertThat(all.last().get("near_ties").asInt()).isZero();
+        assertThat(all.last().get("proofs").asInt()).isPositive();
+        assertThat(all.last().get("violation").get("code").asText()).isEqualTo("REPLAY_TOKENS");
+        assertThat(all.last().get("violation").get("what").asText()).endsWith("request r-2: token at step 5");
+        assertThat(all.last().get("violation").get("expected").asText()).contains(" between two logits would give");
+    }
+
+    private static Disguised disguised(TextEngine engine) {
+        ModelCard card = engine.card();
+        return new Disguised(engine, new ModelCard(card.name(), card.architecture(), card.modelDigest(), card.files(),
+                card.tokenizerDigest(), card.templateDigest(), card.chatFormat(), card.parameters(), card.vocabSize(),
+                card.maxContext(), "cuda", "", card.weightFormat(), card.kvFormat(), card.kvBytesPerToken(), card.kvBytes(),
+                card.kvCapacityTokens(), card.memory(), card.build(), "cuda-mma/v1", card.trust(), card.blockTableSha256(),
+                new Device("Some GPU", "9.0", "12.8", "ab".repeat(32), false)));
+    }
+
+    /// Says that it is another one.
+    private record Disguised(TextEngine honest, ModelCard card) implements TextEngine {
+        @Override
+        public PreparedPrompt prepare(GenerationRequest request) {
+            return honest.prepare(request);
+        }
+
+        @Override
+        public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
+            return honest.submit(prompt, listener);
+        }
+
+        @Override
+        public int load() {
+            return honest.load();
+        }
+
+        @Override
+        public void close() {
+            honest.close();
+        }
     }
 
     /// Answers the request `r-2` with another sixth token than the model gave.

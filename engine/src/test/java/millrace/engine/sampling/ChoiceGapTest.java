@@ -58,7 +58,7 @@ class ChoiceGapTest {
         SplittableRandom random = new SplittableRandom(20261130);
         Sampler sampler = new Sampler(VOCAB);
         int departures = 0;
-        for (int round = 0; round < 20_000; round++) {
+        for (int round = 0; round < 6_000; round++) {
             Sampling sampling = sampling(random);
             float[] logits = new float[VOCAB];
             float[] moved = new float[VOCAB];
@@ -75,7 +75,7 @@ class ChoiceGapTest {
                     .isLessThanOrEqualTo(2 * epsilon + 1e-6);
             departures += chosen == other ? 0 : 1;
         }
-        assertThat(departures).as("choices that moved").isGreaterThan(1_000);
+        assertThat(departures).as("choices that moved").isGreaterThan(300);
     }
 
     /// The gap is no larger than need be: logits that move by a little more than half of it, the right way, give the token.
