@@ -30,6 +30,8 @@ import org.jspecify.annotations.Nullable;
 /// |           | [ExpMath]; sum in 16 partials and tree as rmsNorm; from 0, `acc =         |                          |
 /// |           | fma(e[t], v[t][d], acc)`, t ascending, where values are codes with        |                          |
 /// |           | `e[t] · scale[t]` for `e[t]`; `acc · (1 / sum)`                           |                          |
+/// | route     | `σ = 1 / (1 + exp(−z))`, exp as [ExpMath]; then in the order that         | as its parts             |
+/// |           | [#route] gives                                                            |                          |
 /// | combine   | from 0, `acc = fma(weight, y, acc)`, ascending by expert; then `+ shared` | `γₖ₊₁ Σ│weight · y│`     |
 /// | add       | one addition                                                              | `u`                      |
 ///
@@ -49,8 +51,8 @@ import org.jspecify.annotations.Nullable;
 ///
 /// A backend may have memory of its own. Then matrices and arrays of weights are taken over once ([#adopt(Matrix)]), KV
 /// pages live there ([#cache]), and so do activations between operations ([#rows]): an operand is known by its identity
-/// and nothing is copied on the way. What comes from the host is sent before the operations of a step, what goes there is
-/// fetched after them:
+/// and nothing is copied on the way. What changes from step to step is sent before the operations, what the host wants
+/// to read is fetched after them:
 ///
 /// ```
 ///  inputs filled ──▶ send(inputs) ──▶ run(bucket, operations) ──▶ fetch(logits) ──▶ sampler

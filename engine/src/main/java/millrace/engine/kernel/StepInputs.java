@@ -54,6 +54,10 @@ public final class StepInputs {
     /// @param start position of the first of these rows
     /// @param last how many of them, from the end, are wanted after the last layer's keys and values are stored
     public void addSegment(long[] addresses, int pageCount, int n, int start, int last) {
+        if (pageCount > maxPages || n < 1 || n > rows || last < 0 || last > n) {
+            throw new IllegalArgumentException("step inputs: %d of %d rows, %d wanted, on %d pages of at most %d"
+                    .formatted(n, rows, last, pageCount, maxPages));
+        }
         int first = rows - n;
         int skipped = n - last;
         batch.add(addresses, pageCount, first, n, start);

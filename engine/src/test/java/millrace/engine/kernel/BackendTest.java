@@ -42,6 +42,16 @@ final class BackendTest {
         }
     }
 
+    /// A profile names bits: a backend that gives others must not have this one, and this one's never change.
+    @Test
+    void backendsOfTheProcessorShouldHaveOneProfile() {
+        for (String name : new String[] {"scalar", "vector", "auto"}) {
+            try (Backend backend = Backend.open(name, 1)) {
+                assertThat(backend.profile()).as(name).isEqualTo("cpu-strict/v3");
+            }
+        }
+    }
+
     @Test
     void autoShouldSayWhyItIsScalar() {
         try (Backend backend = Backend.open("auto", 1, false, MISSING)) {

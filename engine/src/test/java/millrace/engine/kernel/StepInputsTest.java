@@ -1,6 +1,7 @@
 package millrace.engine.kernel;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -57,6 +58,18 @@ class StepInputsTest {
             segment(1, row % 60, 1);
         }
         assertThat(inputs.bucket()).as("%d rows", rows).isEqualTo(bucket);
+    }
+
+    @Test
+    void segmentsThatDoNotFitShouldBeRefused() {
+        inputs.addRow(1);
+        assertThatThrownBy(() -> inputs.addSegment(new long[5], 5, 1, 70, 1))
+                .isInstanceOf(IllegalArgumentException.class)
+                .hasMessage("step inputs: 1 of 1 rows, 1 wanted, on 5 pages of at most 4");
+        assertThatThrownBy(() -> inputs.addSegment(pages, 4, 2, 0, 1))
+                .hasMessage("step inputs: 2 of 1 rows, 1 wanted, on 4 pages of at most 4");
+        assertThatThrownBy(() -> inputs.addSegment(pages, 4, 1, 0, 2))
+                .hasMessage("step inputs: 1 of 1 rows, 2 wanted, on 4 pages of at most 4");
     }
 
     @Test
