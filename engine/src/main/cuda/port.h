@@ -474,3 +474,6 @@ __device__ __forceinline__ unsigned f32_to_e4m3(float value) {
     unsigned rounded = (magnitude + 0x7ffffu + (magnitude >> 20 & 1u)) >> 20;
     return sign | (rounded - (120u << 3));
 }
+
+/// Rows of a step that are there, of at most `rows`: those from *live on are absent. `live` may be null.
+__device__ __forceinline__ int live_rows(int rows, const int* live) { return live ? min(rows, *live) : rows; }
