@@ -21,6 +21,7 @@ import millrace.engine.batch.WeightWatch;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.model.ModelWeights;
 import millrace.engine.resident.BlockTable;
+import millrace.engine.resident.CopyRegion;
 import millrace.engine.resident.Region;
 import millrace.engine.resident.Scrubber;
 import millrace.engine.weights.ModelFiles;
@@ -34,8 +35,8 @@ import org.jspecify.annotations.Nullable;
 ///                      one that was loaded, must have the checksum of the table, and are written back
 /// ```
 ///
-/// A second fault of the same tensor within 24 hours, a file that is another one, or a block that cannot be made again
-/// refuses: no step runs any more.
+/// Copies in a device's memory are blocks too, copied again once the weights are sound. A second fault of the same tensor
+/// within 24 hours, a file that is another one, or a block that cannot be made again refuses: no step runs any more.
 final class WeightGuard implements WeightWatch, Scrubber.Blocks {
     private static final System.Logger LOG = System.getLogger(WeightGuard.class.getName());
     private static final long REPEAT_NANOS = TimeUnit.HOURS.toNanos(24);
@@ -70,13 +71,8 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
     /// @param files the files as they were loaded
     /// @param kernels those of the loop's thread
     WeightGuard(
-            Path model,
-            List<ModelCard.FileDigest> files,
-            ModelWeights weights,
-            BlockTable table,
-            Kernels kernels,
-            IntegrityLedger ledger,
-            StepClock clock) {
+            Path model, List<ModelCard.FileDigest> files, ModelWeights weights, BlockTable table, Kernels kernels,
+            IntegrityLedger ledger, StepClock clock) {
         this.model = model;
         files.forEach(file -> loaded.put(file.name(), file.sha256()));
         this.weights = weights;
@@ -84,7 +80,7 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
         this.kernels = kernels;
         this.ledger = ledger;
         this.clock = clock;
-        regions = weights.regions();
+        regions = CopyRegion.behind(weights.regions(), kernels.copies());
         firstBlock = new int[regions.size()];
         regionOf = new int[table.blocks()];
         goodSteps = new long[table.blocks()];
@@ -112,7 +108,8 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
             return null;
         }
         String identity = files.modelDigest() + " " + config.weightFormat();
-        BlockTable table = BlockTable.of(identity, weights.regions(), kernels::forEach);
+        List<Region> regions = CopyRegion.behind(weights.regions(), kernels.copies());
+        BlockTable table = BlockTable.of(identity, regions, kernels::forEach);
         resources.push(table);
         var guard = new WeightGuard(
                 config.model(), files.digests(), weights, table, kernels, ledger, StepClock.system());
@@ -194,12 +191,17 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
         }
         long step = steps.getAsLong();
         long now = clock.nanos();
-        if (!matches(block)) {
-            checkTable();
-            if (tableLost || !matches(block)) {
-                found(block);
-                return false;
+        try {
+            if (!matches(block)) {
+                checkTable();
+                if (tableLost || !matches(block)) {
+                    found(block);
+                    return false;
+                }
             }
+        } catch (BackendException e) {
+            // A device that fails ends the next step; here nothing can be said about it.
+            return false;
         }
         goodSteps[block] = step;
         goodNanos[block] = now;
@@ -252,7 +254,7 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
     }
 
     private void found(int block) {
-        LOG.log(System.Logger.Level.WARNING, "{0}: expected the checksum {1}, got {2}; repairing it from the model''s files",
+        LOG.log(System.Logger.Level.WARNING, "{0}: expected the checksum {1}, got {2}; repairing it",
                 describe(block), hex(table.checksum(block)), hex(regions.get(regionOf[block]).checksum(local(block))));
         found.add(block);
         doubts.add(ledger.doubt(goodSteps[block] + 1));
@@ -276,13 +278,13 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
     public synchronized @Nullable String repair() {
         try (Repair repair = new Repair()) {
             repair.run();
-        } catch (Refusal refusal) {
-            if (refusal.kind != Kind.WEIGHT && !found.isEmpty()) {
+        } catch (WeightRefusal refusal) {
+            if (refusal.kind() != Kind.WEIGHT && !found.isEmpty()) {
                 // What was found first, and stays.
-                ledger.post(Kind.WEIGHT, Result.REFUSED, "WEIGHT_BLOCK", detail(found.first()), refusal.suspectFromStep);
+                ledger.post(Kind.WEIGHT, Result.REFUSED, "WEIGHT_BLOCK", detail(found.first()), refusal.suspectFromStep());
             }
-            ledger.post(refusal.kind, Result.REFUSED, refusal.code, refusal.detail, refusal.suspectFromStep);
-            String reason = "integrity: " + refusal.code + ": " + refusal.getMessage();
+            ledger.post(refusal.kind(), Result.REFUSED, refusal.code(), refusal.detail(), refusal.suspectFromStep());
+            String reason = "integrity: " + refusal.code() + ": " + refusal.getMessage();
             ledger.refuse(reason);
             LOG.log(System.Logger.Level.ERROR, reason);
             return reason;
@@ -329,30 +331,13 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
         return blocks;
     }
 
-    /// Why the engine takes no more work.
-    private static final class Refusal extends Exception {
-        private static final long serialVersionUID = 1L;
-        private final Kind kind;
-        private final String code;
-        private final String detail;
-        private final long suspectFromStep;
-
-        Refusal(Kind kind, String code, String detail, long suspectFromStep, String message) {
-            super(message);
-            this.kind = kind;
-            this.code = code;
-            this.detail = detail;
-            this.suspectFromStep = suspectFromStep;
-        }
-    }
-
     /// One repair, from the files as they are now.
     private final class Repair implements AutoCloseable {
         private final Map<String, String> verified = new HashMap<>();
         private @Nullable ModelFiles files;
         private long suspectFromStep = IntegrityEvent.NO_STEP;
 
-        void run() throws Refusal {
+        void run() throws WeightRefusal {
             try {
                 if (tableLost) {
                     rebuildTable();
@@ -368,17 +353,17 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
                     repair(region, byRegion.get(region));
                 }
             } catch (InvalidModelException e) {
-                throw new Refusal(Kind.MODEL_FILE, e.code(), "", suspectFromStep, e.getMessage()
+                throw new WeightRefusal(Kind.MODEL_FILE, e.code(), "", suspectFromStep, e.getMessage()
                         + "; weights in memory are damaged and cannot be repaired from it");
             } catch (RuntimeException | InternalError e) {
                 // A page of a mapped file that is gone ends as the latter.
-                throw new Refusal(Kind.WEIGHT, "WEIGHT_UNREPAIRED", "", suspectFromStep, "repairing failed with " + e);
+                throw new WeightRefusal(Kind.WEIGHT, "WEIGHT_UNREPAIRED", "", suspectFromStep, "repairing failed with " + e);
             }
             Arrays.fill(goodSteps, steps.getAsLong());
             Arrays.fill(goodNanos, clock.nanos());
         }
 
-        private void repair(int r, List<Integer> blocks) throws Refusal {
+        private void repair(int r, List<Integer> blocks) throws WeightRefusal {
             Region region = regions.get(r);
             Long before = repairedNanos.get(r);
             if (before != null && clock.nanos() - before < REPEAT_NANOS) {
@@ -386,6 +371,12 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
                         + " take this machine out of service and test its memory");
             }
             repairedNanos.put(r, clock.nanos());
+            if (region instanceof CopyRegion copy) {
+                // All that it was copied from has been looked at, and made good, before.
+                copy.restore();
+                repaired(blocks);
+                return;
+            }
             try (Arena scratch = Arena.ofShared()) {
                 Region again = again(r, scratch);
                 for (int block : blocks) {
@@ -396,22 +387,31 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
                                 + " when made again from its file, got " + hex(again.checksum(local)) + "; start again");
                     }
                     region.restore(local, again);
-                    if (!matches(block)) {
-                        throw refusal("WEIGHT_UNREPAIRED", block, "written back and still damaged;"
-                                + " take this machine out of service and test its memory");
-                    }
-                    LOG.log(System.Logger.Level.WARNING, "{0}: repaired", describe(block));
-                    ledger.post(Kind.WEIGHT, Result.REPAIRED, "WEIGHT_BLOCK", detail(block), goodSteps[block] + 1);
                 }
             }
+            repaired(blocks);
             weights.adoptAgain(r, kernels);
         }
 
-        private Refusal refusal(String code, int block, String what) {
-            return new Refusal(Kind.WEIGHT, code, detail(block), suspectFromStep, describe(block) + ": " + what);
+        private void repaired(List<Integer> blocks) throws WeightRefusal {
+            for (int block : blocks) {
+                if (!matches(block)) {
+                    throw refusal("WEIGHT_UNREPAIRED", block, "written back and still damaged;"
+                            + " take this machine out of service and test its memory");
+                }
+                LOG.log(System.Logger.Level.WARNING, "{0}: repaired", describe(block));
+                ledger.post(Kind.WEIGHT, Result.REPAIRED, "WEIGHT_BLOCK", detail(block), goodSteps[block] + 1);
+            }
         }
 
-        private Region again(int region, Arena memory) throws Refusal {
+        private WeightRefusal refusal(String code, int block, String what) {
+            return new WeightRefusal(Kind.WEIGHT, code, detail(block), suspectFromStep, describe(block) + ": " + what);
+        }
+
+        private Region again(int region, Arena memory) throws WeightRefusal {
+            if (regions.get(region) instanceof CopyRegion copy) {
+                return copy;
+            }
             ModelFiles open = open();
             for (String tensor : weights.tensors(region, open)) {
                 verify(open, tensor);
@@ -427,12 +427,12 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
         }
 
         /// The file that holds the tensor must be the one that was loaded, to the last byte.
-        private void verify(ModelFiles open, String tensor) throws Refusal {
+        private void verify(ModelFiles open, String tensor) throws WeightRefusal {
             String name = open.fileOf(tensor);
             String now = verified.computeIfAbsent(name, file -> open.digestNow(file).sha256());
             String before = loaded.get(name);
             if (!now.equals(before)) {
-                throw new Refusal(
+                throw new WeightRefusal(
                         Kind.MODEL_FILE,
                         "MODEL_FILE_CHANGED",
                         "file=" + name + " expected_sha256=" + before + " got_sha256=" + now,
@@ -444,8 +444,8 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
         }
 
         /// Both copies are damaged and so are the weights: only the files can tell.
-        private void rebuildTable() throws Refusal {
-            Refusal[] refused = new Refusal[1];
+        private void rebuildTable() throws WeightRefusal {
+            WeightRefusal[] refused = new WeightRefusal[1];
             Arena[] scratch = {Arena.ofShared()};
             try {
                 boolean rebuilt = table.rebuild(regions, r -> {
@@ -453,7 +453,7 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
                     scratch[0] = Arena.ofShared();
                     try {
                         return again(r, scratch[0]);
-                    } catch (Refusal e) {
+                    } catch (WeightRefusal e) {
                         refused[0] = e;
                         return regions.get(r);
                     }
@@ -462,7 +462,7 @@ final class WeightGuard implements WeightWatch, Scrubber.Blocks {
                     throw refused[0];
                 }
                 if (!rebuilt) {
-                    throw new Refusal(Kind.META, "BT_LOST", "", suspectFromStep, "block table: both copies are damaged, and"
+                    throw new WeightRefusal(Kind.META, "BT_LOST", "", suspectFromStep, "block table: both copies are damaged, and"
                             + " the files give another one; start again");
                 }
                 tableLost = false;

@@ -1,6 +1,7 @@
 package millrace.engine.kernel;
 
 import java.lang.foreign.Arena;
+import java.util.List;
 import java.util.function.IntConsumer;
 import millrace.engine.Device;
 import millrace.engine.format.WeightFormat;
@@ -129,6 +130,11 @@ public interface Kernels extends AutoCloseable {
 
     /// Takes a table of experts over, whose matrices were before.
     default void adopt(Experts experts) {}
+
+    /// The copies that were made of what was adopted, in order; none where operations read the original.
+    default List<WeightCopy> copies() {
+        return List.of();
+    }
 
     /// New memory for KV pages, which the caller closes.
     default CacheMemory cache() {

@@ -36,8 +36,13 @@ public final class PageGuard {
     /// The most time that the walk saves up, so that it never holds a step up for long.
     private static final long MOST_SAVED_NANOS = 2_000_000;
 
-    /// The most slots that one call of the walk passes.
+    /// What it saves up before it begins: a device digests many pages in little more time than one.
+    private static final long WORTH_A_WALK_NANOS = 250_000;
+
+    /// The most slots that one call of the walk passes, and the most pages that it looks at side by side.
     private static final int MOST_WALKED = 1_024;
+
+    private static final int MOST_BATCHED = 64;
 
     private final PagePool pool;
     private final Settings settings;
@@ -166,12 +171,21 @@ public final class PageGuard {
         return key.idTag(hash, seal, i, tokens);
     }
 
-    /// Seals a page that is full and will not be written again.
-    void seal(int page, long idTag) {
+    /// Seals a page that is full and will not be written again, when [#sealQueued] is called.
+    void queueSeal(int page, long idTag) {
         everSealed = true;
         tags[page] = idTag;
-        digests[page] = digest(page, idTag);
-        good(page);
+        enqueue(page, idTag);
+    }
+
+    /// Seals the pages of the batch, side by side, and empties it.
+    void sealQueued() {
+        digestQueued();
+        for (int i = 0; i < queueLength; i++) {
+            digests[queued[i]] = PageSeal.kept(queuedDigests[i]);
+            good(queued[i]);
+        }
+        queueLength = 0;
     }
 
     /// Whether a page of the index is what the asker expects; its bytes are looked at if that was long ago, or always.
@@ -216,22 +230,30 @@ public final class PageGuard {
             // Two holders of one page must agree on what it is.
             return tags[page] != idTag && report(page, moment, "identity");
         }
+        queuedPhase[page] = phase;
+        enqueue(page, idTag);
+        return true;
+    }
+
+    private void enqueue(int page, long idTag) {
         if (queueLength == queued.length) {
             queued = Arrays.copyOf(queued, 2 * queueLength);
             queuedAddresses = Arrays.copyOf(queuedAddresses, 2 * queueLength);
             queuedTags = Arrays.copyOf(queuedTags, 2 * queueLength);
             queuedDigests = Arrays.copyOf(queuedDigests, 2 * queueLength);
         }
-        queuedPhase[page] = phase;
         queued[queueLength] = page;
         queuedAddresses[queueLength] = pool.address(page);
         queuedTags[queueLength++] = idTag;
-        return true;
+    }
+
+    private void digestQueued() {
+        memory.digest(queueLength, queuedAddresses, pageBytes, queuedTags, queuedDigests);
     }
 
     /// Looks at the pages of the batch, side by side, and empties it.
     public void verifyQueued(Moment moment) {
-        memory.digest(queueLength, queuedAddresses, pageBytes, queuedTags, queuedDigests);
+        digestQueued();
         for (int i = 0; i < queueLength; i++) {
             int page = queued[i];
             queuedPhase[page] = NEVER;
@@ -269,21 +291,26 @@ public final class PageGuard {
         return PageSeal.kept(oneDigest[0]);
     }
 
-    /// Looks at sealed pages in turn, within its share of the time since it was called last.
+    /// Looks at sealed pages in turn, within its share of the time since it was called last: at one, then at twice as many
+    /// side by side, and so on.
     ///
     /// @return the pages that were looked at
     public int walk() {
         long now = settings.nanos().getAsLong();
         savedNanos = Math.min(MOST_SAVED_NANOS, savedNanos + (long) (WALK_SHARE * (now - walkedAt)));
         int walked = 0;
-        for (int left = Math.min(digests.length, MOST_WALKED); left > 0 && savedNanos > 0; left--) {
-            int page = cursor;
-            cursor = cursor + 1 == digests.length ? 0 : cursor + 1;
-            if (digests[page] == PageSeal.POISON || damaged[page] || goodPhase[page] == phase) {
-                continue;
+        int left = savedNanos < WORTH_A_WALK_NANOS ? 0 : Math.min(digests.length, MOST_WALKED);
+        for (int batch = 1; left > 0 && savedNanos > 0; batch = Math.min(MOST_BATCHED, 2 * batch)) {
+            int count = 0;
+            for (; left > 0 && count < batch; left--) {
+                int page = cursor;
+                cursor = cursor + 1 == digests.length ? 0 : cursor + 1;
+                if (digests[page] != PageSeal.POISON && queue(page, tags[page], Moment.WALK)) {
+                    count++;
+                }
             }
-            verify(page, tags[page], Moment.WALK);
-            walked++;
+            verifyQueued(Moment.WALK);
+            walked += count;
             long then = now;
             now = settings.nanos().getAsLong();
             savedNanos -= now - then;
@@ -295,10 +322,13 @@ public final class PageGuard {
     /// Looks at every sealed page that was not looked at in this phase.
     public void verifyAll() {
         for (int page = 0; page < digests.length; page++) {
-            if (digests[page] != PageSeal.POISON) {
-                verify(page, tags[page], Moment.WALK);
+            if (digests[page] != PageSeal.POISON
+                    && queue(page, tags[page], Moment.WALK)
+                    && queueLength == MOST_WALKED) {
+                verifyQueued(Moment.WALK);
             }
         }
+        verifyQueued(Moment.WALK);
     }
 
     /// The page is handed out or free: nothing that it holds counts any more.

@@ -106,11 +106,14 @@ public final class PageTable {
                 continue;
             }
             if (guard != null) {
-                guard.seal(pages[sealed], idTag);
+                guard.queueSeal(pages[sealed], idTag);
             }
             if (index != null && shared) {
                 index.register(key, sealed, before(sealed), tokens, pages[sealed]);
             }
+        }
+        if (guard != null) {
+            guard.sealQueued();
         }
     }
 

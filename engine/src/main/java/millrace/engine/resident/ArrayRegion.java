@@ -12,14 +12,21 @@ import millrace.engine.kernel.Matrix;
 public final class ArrayRegion implements Region {
     private final String name;
     private final String format;
+    private final Object memory;
     private final long bytes;
     private final Supplier<ByteBuffer> read;
     private final Consumer<ByteBuffer> write;
 
     private ArrayRegion(
-            String name, String format, long bytes, Supplier<ByteBuffer> read, Consumer<ByteBuffer> write) {
+            String name,
+            String format,
+            Object memory,
+            long bytes,
+            Supplier<ByteBuffer> read,
+            Consumer<ByteBuffer> write) {
         this.name = name;
         this.format = format;
+        this.memory = memory;
         this.bytes = bytes;
         this.read = read;
         this.write = write;
@@ -30,6 +37,7 @@ public final class ArrayRegion implements Region {
         return new ArrayRegion(
                 name,
                 "f32",
+                values,
                 (long) Float.BYTES * values.length,
                 () -> {
                     ByteBuffer out = allocate((long) Float.BYTES * values.length);
@@ -51,6 +59,7 @@ public final class ArrayRegion implements Region {
         return new ArrayRegion(
                 name,
                 "f64",
+                values,
                 (long) Double.BYTES * values.length,
                 () -> {
                     ByteBuffer out = allocate((long) Double.BYTES * values.length);
@@ -73,6 +82,7 @@ public final class ArrayRegion implements Region {
         return new ArrayRegion(
                 name,
                 "panels",
+                matrix,
                 bytes,
                 () -> {
                     ByteBuffer out = allocate(bytes);
@@ -117,6 +127,11 @@ public final class ArrayRegion implements Region {
     @Override
     public String format() {
         return format;
+    }
+
+    @Override
+    public Object memory() {
+        return memory;
     }
 
     @Override

@@ -55,6 +55,11 @@ public final class MatrixRegion implements Region {
     }
 
     @Override
+    public Object memory() {
+        return matrix;
+    }
+
+    @Override
     public int blocks() {
         return panels.length - 1;
     }

@@ -4,7 +4,7 @@ package millrace.engine.resident;
 ///
 /// A block is checked as it lies in memory, and, where it is compressed, also as the numbers that it decodes to. Safe
 /// for any thread, as long as nobody [#restore]s.
-public sealed interface Region permits MatrixRegion, ArrayRegion {
+public sealed interface Region permits MatrixRegion, ArrayRegion, CopyRegion {
     /// The most bytes of a block, unless a single panel has more.
     long BLOCK_BYTES = 1 << 20;
 
@@ -13,6 +13,9 @@ public sealed interface Region permits MatrixRegion, ArrayRegion {
 
     /// The id of the format in memory.
     String format();
+
+    /// The matrix, the array or the copy whose bytes these are.
+    Object memory();
 
     int blocks();
 

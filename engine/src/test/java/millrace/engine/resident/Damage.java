@@ -17,6 +17,7 @@ public final class Damage {
                 int at = (int) (bit / 8);
                 array.write(bytes.put(at, (byte) (bytes.get(at) ^ 1 << bit % 8)));
             }
+            case CopyRegion copy -> throw new IllegalArgumentException("not in the memory of the process: " + copy.name());
         }
     }
 
