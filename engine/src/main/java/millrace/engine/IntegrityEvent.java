@@ -28,9 +28,7 @@ public record IntegrityEvent(
         /// The table of checksums itself.
         META,
         /// A whole pass over the resident weights.
-        SCRUB,
-        /// The device that computes: it can do nothing more.
-        DEVICE
+        SCRUB
     }
 
     /// How it ended.
