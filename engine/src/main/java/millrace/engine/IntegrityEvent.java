@@ -28,7 +28,9 @@ public record IntegrityEvent(
         /// The table of checksums itself.
         META,
         /// A whole pass over the resident weights.
-        SCRUB
+        SCRUB,
+        /// The device that computes: it can do nothing more.
+        DEVICE
     }
 
     /// How it ended.

@@ -82,7 +82,7 @@ final class EventLeaves {
         AuditEvent kind = switch (event.kind()) {
             case CANARY -> AuditEvent.CANARY;
             case SCRUB -> event.result() == IntegrityEvent.Result.PASSED ? AuditEvent.SCRUB : AuditEvent.FAULT;
-            case WEIGHT, KV_PAGE, COMPUTE, MODEL_FILE, META -> AuditEvent.FAULT;
+            case WEIGHT, KV_PAGE, COMPUTE, MODEL_FILE, META, DEVICE -> AuditEvent.FAULT;
         };
         AuditVerdict verdict = switch (event.result()) {
             case PASSED -> AuditVerdict.OK;

@@ -10,10 +10,12 @@ import java.time.Clock;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
+import millrace.engine.Device;
 import millrace.engine.ModelCard;
 import millrace.engine.TextEngine;
 import millrace.integrity.NoteSigner;
@@ -149,6 +151,10 @@ public final class InferenceService implements AutoCloseable {
         story.accept("model " + card.name() + " (" + card.architecture() + ", " + card.parameters() + " parameters) " + card.modelDigest());
         story.accept(ModelBundleCheck.describe(card.trust()));
         story.accept("backend " + card.backend() + ": " + card.backendReason());
+        if (!card.device().isProcessor()) {
+            story.accept("device " + card.device().describe());
+            StandIn.banner(card.device()).forEach(story);
+        }
         story.accept("weights " + card.weightFormat());
         String chosen = config.string("engine.kv.format").equals("auto") ? " (auto)" : "";
         story.accept("KV cache " + card.kvFormat() + chosen + ": " + card.kvCapacityTokens() + " tokens in " + card.kvBytes() + " bytes ("
@@ -233,6 +239,11 @@ public final class InferenceService implements AutoCloseable {
         metrics.counter("millrace.engine.steps", () -> engine.stats().steps());
         metrics.counter("millrace.engine.preemptions", () -> engine.stats().preemptions());
         metrics.gauge("millrace.up", () -> isServing() ? 1 : 0);
+        Device device = engine.card().device();
+        if (!device.isProcessor()) {
+            metrics.fact("millrace.engine.device.info", "name", device.name(), "capability", device.capability(),
+                    "driver", device.driver(), "image", device.imageSha256(), "standin", Boolean.toString(device.standIn()));
+        }
         integrityGauges();
     }
 
@@ -376,7 +387,20 @@ public final class InferenceService implements AutoCloseable {
                 Map.of("service", alive),
                 Map.of("streams", isServing(), "engine", alive && engine.failure() == null,
                         "integrity", engine.admitting(), "checkpoints", logs.areSigned(), "accepting", !stopping),
-                Map.of("started", started));
+                Map.of("started", started),
+                Map.of("engine", engineData(engine.card())));
+    }
+
+    private static Map<String, String> engineData(ModelCard card) {
+        Device device = card.device();
+        Map<String, String> data = new LinkedHashMap<>(Map.of("backend", card.backend()));
+        data.put("profile", card.profile());
+        if (!device.isProcessor()) {
+            data.put("device", device.name());
+            data.put("capability", device.capability());
+            data.put("standin", Boolean.toString(device.standIn()));
+        }
+        return data;
     }
 
     public ModelCard card() {

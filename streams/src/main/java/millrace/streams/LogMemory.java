@@ -104,7 +104,7 @@ final class LogMemory {
     synchronized boolean take(IntegrityEvent event, long seq) {
         seen = event.number();
         boolean taken = switch (event.kind()) {
-            case CANARY, SCRUB, WEIGHT, KV_PAGE, COMPUTE, MODEL_FILE, META -> event.result() != IntegrityEvent.Result.PASSED;
+            case CANARY, SCRUB, WEIGHT, KV_PAGE, COMPUTE, MODEL_FILE, META, DEVICE -> event.result() != IntegrityEvent.Result.PASSED;
         };
         if (taken) {
             canaryDue = true;

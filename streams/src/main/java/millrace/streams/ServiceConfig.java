@@ -82,6 +82,8 @@ public final class ServiceConfig {
                     "Kernels: auto takes the fastest that works, a GPU before the processor; one asked for by name that cannot be had stops the start.")
             .define("engine.cuda.driver", Type.STRING, "system", ValidString.in("system", "standin"), Importance.LOW,
                     "With cuda: the system's driver, or the stand-in, which runs the same kernels on the processor, for development; auto never takes it.")
+            .define(StandIn.ALLOWED, Type.BOOLEAN, false, Importance.LOW,
+                    "Whether serve takes the stand-in for a driver; every attestation then says that there was no device.")
             .define("engine.cuda.device", Type.INT, 0, Range.between(0, 255), Importance.MEDIUM,
                     "With cuda: which device, as the driver counts them; CUDA_VISIBLE_DEVICES changes the count.")
             .define("engine.kv.format", Type.STRING, "auto", ValidString.in(KvFormat.ids().toArray(String[]::new)), Importance.MEDIUM,

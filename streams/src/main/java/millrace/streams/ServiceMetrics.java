@@ -76,9 +76,11 @@ final class ServiceMetrics {
         Gauge.builder(name, () -> value.get().doubleValue()).tag("partition", Integer.toString(partition)).register(registry);
     }
 
-    /// A fact that is text: 1, under the text as a tag.
-    void fact(String name, String tag, String text) {
-        Gauge.builder(name, () -> 1).tag(tag, text).register(registry);
+    /// A fact that is text: 1, under texts as tags.
+    ///
+    /// @param tags names that are followed by their values
+    void fact(String name, String... tags) {
+        Gauge.builder(name, () -> 1).tags(tags).register(registry);
     }
 
     /// A counter that somebody else keeps.

@@ -4,6 +4,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import millrace.engine.DeviceException;
 import millrace.engine.EngineStats;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
@@ -202,7 +203,7 @@ public final class BatchLoop implements AutoCloseable {
     /// Nothing is under way: sleeps until somebody wakes it, a golden prompt is due, or sealed pages may be looked at.
     private void rest() {
         if (failure() == null) {
-            scheduler.walk();
+            walk();
         }
         if (!inbox.isEmpty() || watch.damaged() || closed) {
             return;
@@ -212,6 +213,14 @@ public final class BatchLoop implements AutoCloseable {
             nanos = Math.min(nanos, WALK_NANOS);
         }
         LockSupport.parkNanos(this, nanos);
+    }
+
+    private void walk() {
+        try {
+            scheduler.walk();
+        } catch (RuntimeException | Error e) {
+            fail("a look at the KV cache", e);
+        }
     }
 
     private void askCanary() {
@@ -272,9 +281,18 @@ public final class BatchLoop implements AutoCloseable {
     // At the bottom of the thread: nobody else could tell those who wait.
     private void fail(String what, Throwable e) {
         String reason = "engine: " + what + " failed with " + e + "; restart the process, and report this if it returns";
+        if (e instanceof DeviceException device) {
+            // Before anybody hears of the end, so that whoever does can read why.
+            ledger.post(IntegrityEvent.Kind.DEVICE, IntegrityEvent.Result.REFUSED, device.code(), words(device));
+        }
         failure = reason;
         LOG.log(System.Logger.Level.ERROR, reason, e);
         scheduler.failAll(FAILED, reason);
+    }
+
+    private static String words(DeviceException device) {
+        String last = device.kernel().isEmpty() ? "" : " kernel=" + device.kernel().replace(' ', '_');
+        return "result=" + device.result() + " name=" + device.resultName() + last + " sticky=" + device.sticky();
     }
 
     /// Stops the thread after the step it is in and waits for it. What has not ended gets no event.

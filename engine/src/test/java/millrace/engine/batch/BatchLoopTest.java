@@ -10,12 +10,14 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import millrace.engine.DeviceException;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.IntegrityConfig;
+import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PreparedPrompt;
@@ -158,6 +160,29 @@ class BatchLoopTest {
         assertThat(generate(2).errorCode()).isEqualTo("ENGINE_FAILED");
         assertThat(loop.load()).isZero();
         assertThat(pool.freePages()).isEqualTo(100);
+    }
+
+    @Test
+    void aDeviceThatFailsIsAnEventBeforeAnybodyHearsOfTheEnd() {
+        model.beforeStep = () -> {
+            throw new DeviceException("CUDA_FAILED", "GPU: cuStreamSynchronize: expected success, got an illegal address", 700,
+                    "CUDA_ERROR_ILLEGAL_ADDRESS", "decode step of 4", true);
+        };
+        List<IntegrityEvent> read = new ArrayList<>();
+        var end = new CompletableFuture<GenerationResult>();
+        loop.generate(prompt(1, 3), result -> {
+            read.addAll(ledger.events(0));
+            end.complete(result);
+        });
+        assertThat(end.join().errorCode()).isEqualTo("ENGINE_FAILED");
+        assertThat(read).filteredOn(event -> event.kind() == IntegrityEvent.Kind.DEVICE).singleElement().satisfies(event -> {
+            assertThat(event.result()).isEqualTo(IntegrityEvent.Result.REFUSED);
+            assertThat(event.code()).isEqualTo("CUDA_FAILED");
+            assertThat(event.detail())
+                    .isEqualTo("result=700 name=CUDA_ERROR_ILLEGAL_ADDRESS kernel=decode_step_of_4 sticky=true");
+            assertThat(event.suspectFromStep()).as("nothing is in doubt").isEqualTo(IntegrityEvent.NO_STEP);
+        });
+        assertThat(loop.failure()).startsWith("engine: a step failed with millrace.engine.DeviceException: GPU: ");
     }
 
     @Test

@@ -1,9 +1,12 @@
 package millrace.streams.cli;
 
+import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.IntegrityConfig;
 import millrace.engine.KvFormat;
+import millrace.engine.Machine;
+import millrace.schemas.AttestationRecord;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
@@ -14,7 +17,7 @@ final class AuditEngineOptions {
     String model = "";
 
     @Option(names = "--backend", paramLabel = "NAME", defaultValue = "auto",
-            description = "auto (default), native, vector or scalar: the same bits.")
+            description = "auto, cuda, native, vector or scalar. auto (default) takes the profile of the first leaf where that is at hand.")
     String backend = "auto";
 
     @Option(names = "--threads", paramLabel = "N", defaultValue = "0", description = "Compute threads; default: one per core.")
@@ -35,18 +38,27 @@ final class AuditEngineOptions {
             description = "Budget of the KV cache, with k, m or g; default: what the memory budget leaves.")
     @Nullable Long kvBytes;
 
-    /// @param attestedKv KV format of the leaves
+    /// @param cuda the device, where it is needed
+    /// @param attested profile and KV format of the leaves
     /// @param logitsEvery tokens that one logits digest of the leaves covers; 0 for none
     /// @param activations whether activation proofs are made, as some of the leaves have them
-    Engine open(String attestedKv, int logitsEvery, boolean activations) {
+    Engine open(CudaConfig cuda, AttestationRecord attested, int logitsEvery, boolean activations) {
         try (LocalModel local = LocalModel.of(model)) {
             IntegrityConfig checks = IntegrityConfig.DEFAULT;
-            EngineConfig config = EngineConfig.of(local.directory()).withBackend(backend).withThreads(threads)
+            EngineConfig config = EngineConfig.of(local.directory()).withBackend(backend(attested.getProfile())).withCuda(cuda).withThreads(threads)
                     .withMaxBatch(batch).withWeightFormat(weights)
-                    .withKvFormat(KvFormat.ofIdOrAuto(kvFormat == null ? attestedKv : kvFormat))
+                    .withKvFormat(KvFormat.ofIdOrAuto(kvFormat == null ? attested.getKvFormat() : kvFormat))
                     .withIntegrity(new IntegrityConfig(checks.profile(), checks.scrubInterval(), checks.scrubShare(),
                             checks.kvMaxAge(), checks.canaryInterval(), logitsEvery, activations));
             return Engine.openForIds(kvBytes == null ? config : config.withKvBytes(kvBytes));
         }
+    }
+
+    /// Where a GPU is at hand it would be taken first, and the processor's answers have other bits.
+    private String backend(String profile) {
+        if (!backend.equals("auto") || profile.startsWith("cuda")) {
+            return backend;
+        }
+        return Machine.probe().available().stream().filter(name -> !name.equals("cuda")).findFirst().orElse(backend);
     }
 }

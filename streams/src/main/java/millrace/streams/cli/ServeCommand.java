@@ -11,6 +11,7 @@ import millrace.streams.InferenceService;
 import millrace.streams.ModelBundleCheck;
 import millrace.streams.Models;
 import millrace.streams.ServiceConfig;
+import millrace.streams.StandIn;
 import millrace.streams.embedded.EmbeddedCluster;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
@@ -31,6 +32,7 @@ import picocli.CommandLine.Spec;
             "  millrace serve --config service.properties",
             "  millrace serve -D kafka.bootstrap.servers=b1:9092,b2:9092 -D schema.registry.url=http://registry:8081 \\",
             "      -D engine.model=/models/GLM-4.5-Air -D engine.kv.bytes=8589934592",
+            "  millrace serve --config service.properties -D engine.backend=cuda -D engine.cuda.device=1",
             "",
             "Any Kafka client property goes under kafka., for example -D kafka.security.protocol=SASL_SSL.",
             "Exit codes: 0 stopped, 1 could not start or had to stop, 2 wrong usage."
@@ -52,6 +54,7 @@ final class ServeCommand implements Callable<Integer> {
     public Integer call() throws Exception {
         PrintWriter err = spec.commandLine().getErr();
         ServiceConfig config = options.load(Map.of());
+        StandIn.requireAllowed(config);
         CountDownLatch stopped = new CountDownLatch(1);
         Running running = new Running();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stopOnSignal(running, stopped), "shutdown"));
