@@ -1,39 +1,29 @@
 #!/bin/sh
-# Builds the CUDA kernels: build.sh SOURCES OUTPUT, or build.sh --ptx to write the committed millrace.ptx anew.
+# Builds the CUDA kernels:
 #
-# Writes to OUTPUT/millrace/engine/kernel/cuda:
-#   millrace.ptx         for sm_80, in a PTX version that drivers from 525 on accept: compiled here where nvcc is, else
-#                        the committed file
-#   millrace.fatbin      that PTX and code for sm_90; only where nvcc is
-#   libcuda-standin.so   the kernels and a CUDA driver for this machine's processor; only where a C++ compiler is
+#   build.sh SOURCES OUTPUT        into OUTPUT/millrace/engine/kernel/cuda
+#       millrace.ptx               for sm_80, in a PTX version that drivers from 525 on accept: compiled here where nvcc
+#                                  is, else the committed file
+#       millrace.fatbin            that PTX and code for sm_90; only where nvcc is
+#       libcuda-standin.so         the kernels and a CUDA driver for this machine's processor; only where a C++ compiler is
+#   build.sh --test TESTS OUTPUT   libcuda-planted.so there: the stand-in with the kernels of TESTS, each with its mistake
+#   build.sh --ptx                 writes the committed millrace.ptx anew
 #
-# What is up to date stays. NVCC and CXX name compilers to be used before nvcc, c++, g++ and clang++. A spill or a stack
-# frame fails the build, unless the kernel is exported by GPU_EXPORT_COLD.
+# NVCC and CXX name compilers to be used before nvcc, c++, g++ and clang++. What was compiled is kept under the digest of
+# all that it is made of, in target/cuda or in the folder that MILLRACE_CUDA_CACHE names. A spill or a stack frame fails
+# the build, unless the kernel is exported by GPU_EXPORT_COLD.
 set -eu
 export LC_ALL=C
 
 here=$(cd "$(dirname "$0")" && pwd)
 ptx_version=8.0
 nvcc_flags="-std=c++17 -O3 -fmad=false -Werror all-warnings --ptx"
+# Unrolled loops make the compiler see uninitialized values that are none.
 cxx_flags="-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-exceptions
-    -Wall -Wextra -Werror -Wno-unknown-pragmas"
-
-# ---- one source, called by ourselves in parallel: what it is made of stands in a stamp beside it
-
-# shellcheck disable=SC2086 # lists of words
-if [ "$1" = --one ]; then
-    compiler=$2 kind=$3 source=$4 object=$5 stamp=$6
-    [ -f "$object" ] && [ "$(cat "$object.stamp" 2>/dev/null)" = "$stamp" ] && exit 0
-    rm -f "$object.stamp"
-    # From here, so that no path of this machine gets into the results.
-    cd "$here"
-    case $kind in
-        sm_*) "$compiler" $nvcc_flags -arch="$kind" -I. -o "$object" "${source#"$here"/}" ;;
-        *) "$compiler" $cxx_flags $kind -I. -x c++ -c -o "$object" "${source#"$here"/}" ;;
-    esac
-    printf '%s\n' "$stamp" >"$object.stamp"
-    exit 0
-fi
+    -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-maybe-uninitialized"
+case $(uname -m) in
+    x86_64 | amd64) cxx_flags="$cxx_flags -march=x86-64-v3" ;;
+esac
 
 note() { printf 'CUDA kernels: %s\n' "$*"; }
 
@@ -41,6 +31,21 @@ fail() {
     note "$*" >&2
     exit 1
 }
+
+# ---- one source, by a call of this script in parallel to others. From its folder, so that no path gets into the result.
+
+# shellcheck disable=SC2086 # lists of words
+if [ "$1" = --one ]; then
+    compiler=$2 kind=$3 source=$4 object=$5
+    cd "$(dirname "$source")"
+    temporary=$object.$$
+    case $kind in
+        sm_*) "$compiler" $nvcc_flags -arch="$kind" -I"$here" -o "$temporary" "$(basename "$source")" ;;
+        *) "$compiler" $cxx_flags "-fmacro-prefix-map=$here/=" -I"$here" -x c++ -c -o "$temporary" "$(basename "$source")" ;;
+    esac
+    mv "$temporary" "$object"
+    exit 0
+fi
 
 find_tool() {
     for tool in "$@"; do
@@ -54,147 +59,196 @@ find_tool() {
 # The SHA-256 of files, each after its name, however their lines end.
 digest() {
     for file in "$@"; do
-        basename "$file"
+        printf '%s\n' "${file##*/}"
         tr -d '\r' <"$file"
     done | sha256sum | cut -d ' ' -f 1
 }
 
-jobs=$(nproc 2>/dev/null || echo 2)
+source_digest() { digest "$here"/*.h "$here"/*.cu; }
 
-# Every source by --one: COMPILER KIND FOLDER SUFFIX STAMP SOURCE...
-each() {
-    each_compiler=$1 each_kind=$2 each_folder=$3 each_suffix=$4 each_stamp=$5
-    shift 5
-    mkdir -p "$each_folder"
-    for source in "$@"; do
-        printf '%s\0%s\0%s\0' "$source" "$each_folder/$(basename "$source").$each_suffix" "$each_stamp $(digest "$source")"
-    done | COMPILER=$each_compiler KIND=$each_kind SELF=$0 xargs -0 -n 3 -P "$jobs" \
-        sh -c 'sh "$SELF" --one "$COMPILER" "$KIND" "$@"' sh || fail "a source does not compile"
+# A source and the files of ours that it includes.
+with_includes() {
+    awk -v here="$here" -v root="$1" '
+        function exists(f,   line) { ok = (getline line < f) >= 0; close(f); return ok }
+        function visit(f,   line, folder, name) {
+            if (f in seen) return
+            seen[f] = 1
+            print f
+            folder = f
+            sub(/[^\/]*$/, "", folder)
+            while ((getline line < f) > 0) {
+                if (line ~ /^[ \t]*#[ \t]*include[ \t]*"/) {
+                    split(line, quoted, "\"")
+                    name = quoted[2]
+                    queue[++last] = exists(folder name) ? folder name : here "/" name
+                }
+            }
+            close(f)
+        }
+        BEGIN {
+            queue[++last] = root
+            while (first < last) visit(queue[++first])
+        }'
 }
 
-# ---- PTX
+jobs=$(nproc 2>/dev/null || echo 2)
+
+# Compiles what is not there yet: COMPILER KIND SUFFIX STAMP SOURCE..., and leaves the list of results in $objects.
+compile_all() {
+    compile_compiler=$1 compile_kind=$2 compile_suffix=$3 compile_stamp=$4
+    shift 4
+    objects=
+    todo=$work/todo.$$
+    : >"$todo"
+    for source in "$@"; do
+        case $compile_kind in
+            sm_*) parts=$(with_includes "$source" | grep -v /emulator/) ;;
+            *) parts=$(with_includes "$source") ;;
+        esac
+        # shellcheck disable=SC2086 # a list of files; our folders have no blanks in their names
+        key=$(printf '%s %s %s %s' "$compile_stamp" "$compile_kind" "${source#"$here"/}" "$(digest $parts)" | sha256sum | cut -c 1-32)
+        object=$cache/$key.$compile_suffix
+        objects="$objects $object"
+        [ -f "$object" ] || printf '%s\0%s\0' "$source" "$object" >>"$todo"
+    done
+    COMPILER=$compile_compiler KIND=$compile_kind SELF=$here/build.sh xargs -0 -r -n 2 -P "$jobs" \
+        sh -c 'sh "$SELF" --one "$COMPILER" "$KIND" "$@"' sh <"$todo" || fail "a source does not compile"
+    rm -f "$todo"
+}
+
+# ---- the image
 
 # One module of many: the header once, what several files declare alike once, no comments.
 merge() { # target, files
-    merge_target=$1
+    printf '.version %s\n.target %s\n.address_size 64\n' "$ptx_version" "$1"
     shift
-    printf '.version %s\n.target %s\n.address_size 64\n' "$ptx_version" "$merge_target"
     awk '
         /^[ \t]*\/\// || /^[ \t]*$/ || /^\.(version|target|address_size)/ { next }
-        /^\.(extern )?\.?shared/ || /^\.extern \.shared/ { if (seen[$0]++) next }
+        /^\.(extern )?\.?shared/ { if (seen[$0]++) next }
         { print }
     ' "$@"
 }
 
-# No kernel may put registers into memory, but those that are exported as cold.
-check_resources() { # report, cold kernels
-    awk -v cold=" $2 " '
+# The assembler of the toolkit checks that the lowered version has all that the code uses, and reports registers. No
+# kernel may put some of them into memory, but those that are exported as cold.
+assemble() { # PTX file, arch: leaves the result in $cubin
+    cubin=$cache/$(printf '%s %s %s' "$stamp" "$2" "$(digest "$1")" | sha256sum | cut -c 1-32).cubin
+    [ -f "$cubin" ] && return
+    "$ptxas" -v -arch="$2" -o "$cubin.$$" "$1" >"$work/$2.log" 2>&1 || {
+        cat "$work/$2.log" >&2
+        fail "$ptxas does not take the PTX of $2"
+    }
+    awk -v cold=" $cold " '
         /Function properties for/ { name = $NF }
         /bytes stack frame/ && ($1 > 0 || $5 > 0 || $9 > 0) && !index(cold, " " name " ") { print "  " name ": " $0; bad = 1 }
         END { exit bad }
-    ' "$1"
+    ' "$work/$2.log" >&2 || fail "registers of the kernels above went to memory ($2)"
+    mv "$cubin.$$" "$cubin"
 }
 
-build_image() { # nvcc, work, folder
-    nvcc=$1 work=$2 folder=$3
+build_image() { # folder
     ptxas=$(find_tool "$(dirname "$nvcc")/ptxas" ptxas)
     fatbinary=$(find_tool "$(dirname "$nvcc")/fatbinary" fatbinary)
-    version=$("$nvcc" --version | tail -n 1)
-    stamp="$version $(digest "$here"/*.h "$0")"
-    for arch in sm_80 sm_90; do
-        each "$nvcc" $arch "$work/ptx" $arch.ptx "$stamp" "$here"/*.cu
-        # Only what belongs to a source that is still there.
-        set --
-        for source in "$here"/*.cu; do
-            set -- "$@" "$work/ptx/$(basename "$source").$arch.ptx"
-        done
-        merge $arch "$@" >"$work/$arch.ptx"
-    done
+    [ -n "$ptxas" ] && [ -n "$fatbinary" ] || fail "$nvcc is here, but not its ptxas and fatbinary"
+    stamp="$("$nvcc" --version | tail -n 1) $nvcc_flags $ptx_version"
     cold=$(sed -n 's/^ *GPU_EXPORT_COLD(\([A-Za-z0-9_]*\)).*/\1/p' "$here"/*.cu | tr '\n' ' ')
-    # The assembler of the toolkit checks that the lowered version has all that the code uses.
-    for arch in sm_80 sm_90; do
-        "$ptxas" -v -arch=$arch -o "$work/$arch.cubin" "$work/$arch.ptx" >"$work/$arch.log" 2>&1 &
-        eval "${arch}_pid=$!"
+    compile_all "$nvcc" sm_80 ptx "$stamp" "$here"/*.cu
+    # shellcheck disable=SC2086 # lists of files
+    merge sm_80 $objects >"$work/sm_80.ptx"
+    # Most sources know nothing of architectures, and one compilation serves both.
+    newer=
+    for source in "$here"/*.cu; do
+        # shellcheck disable=SC2046 # a list of files
+        if grep -q -e GPU_HAS_BULK -e __CUDA_ARCH__ $(with_includes "$source" | grep -v -e /emulator/ -e /port.h); then
+            compile_all "$nvcc" sm_90 ptx "$stamp" "$source"
+        else
+            compile_all "$nvcc" sm_80 ptx "$stamp" "$source"
+        fi
+        newer="$newer $objects"
     done
-    for arch in sm_80 sm_90; do
-        eval "wait \$${arch}_pid" || { cat "$work/$arch.log" >&2; fail "$ptxas does not take the PTX of $arch"; }
-        check_resources "$work/$arch.log" "$cold" || fail "registers of the kernels above went to memory ($arch)"
-    done
-    mkdir -p "$folder"
+    # shellcheck disable=SC2086
+    merge sm_90 $newer >"$work/sm_90.ptx"
+    (assemble "$work/sm_80.ptx" sm_80) &
+    older=$!
+    assemble "$work/sm_90.ptx" sm_90
+    wait $older || exit 1
     { printf '// SHA-256 of the sources: %s\n' "$(source_digest)"; cat "$work/sm_80.ptx"; } >"$work/millrace.ptx"
     "$fatbinary" -64 --compress-mode=none --create="$work/millrace.fatbin" \
-        --image3=kind=ptx,sm=80,file="$work/millrace.ptx" --image3=kind=elf,sm=90,file="$work/sm_90.cubin"
-    cp "$work/millrace.ptx" "$work/millrace.fatbin" "$folder"
+        --image3=kind=ptx,sm=80,file="$work/millrace.ptx" --image3=kind=elf,sm=90,file="$cubin"
+    mkdir -p "$1"
+    cp "$work/millrace.ptx" "$work/millrace.fatbin" "$1"
 }
 
-source_digest() { digest "$here"/*.h "$here"/*.cu; }
+# ---- the library
 
-# ---- the stand-in
-
-build_standin() { # c++, work, folder
-    cxx=$1 work=$2 folder=$3
-    case $(uname -m) in
-        x86_64 | amd64) machine=-march=x86-64-v3 ;;
-        *) machine=-DCUDASIM_PORTABLE ;;
-    esac
-    stamp="$("$cxx" --version | head -n 1) $(digest "$here"/*.h "$here"/emulator/*.h "$0")"
-    each "$cxx" "$machine" "$work/standin" o "$stamp" "$here"/*.cu "$here"/emulator/*.cpp
-    set --
-    for source in "$here"/*.cu "$here"/emulator/*.cpp; do
-        set -- "$@" "$work/standin/$(basename "$source").o"
-    done
-    mkdir -p "$folder"
-    # The name is the one that JCuda looks for.
-    "$cxx" -shared -Wl,-soname,libcuda.so.1 -Wl,-z,noexecstack -Wl,-z,defs -o "$work/libcuda-standin.so" "$@" -lpthread
-    cp "$work/libcuda-standin.so" "$folder"
+# The name inside is the one that JCuda looks for.
+build_library() { # file, its name inside, sources
+    library=$1 name=$2
+    shift 2
+    compile_all "$cxx" c++ o "$("$cxx" --version | head -n 1) $cxx_flags" "$@" "$here"/emulator/*.cpp
+    # shellcheck disable=SC2086 # a list of files
+    "$cxx" -shared "-Wl,-soname,$name" -Wl,-z,noexecstack -Wl,-z,defs -o "$work/library.$$" $objects -lpthread
+    mkdir -p "$(dirname "$library")"
+    mv "$work/library.$$" "$library"
 }
 
 # ---- what is asked for
 
 nvcc=$(find_tool "${NVCC:-}" nvcc /usr/local/cuda/bin/nvcc)
+cxx=$(find_tool "${CXX:-}" c++ g++ clang++)
+[ "$(uname -s)" = Linux ] || cxx=
+
+mkdir -p "$here/../../../target/cuda"
+work=$(cd "$here/../../../target/cuda" && pwd)
+cache=${MILLRACE_CUDA_CACHE:-$work/cache}
+mkdir -p "$cache"
 
 if [ "$1" = --ptx ]; then
     [ -n "$nvcc" ] || fail "millrace.ptx is compiled by nvcc, which is not here"
-    mkdir -p "$here/../../../target/cuda"
-    work=$(cd "$here/../../../target/cuda" && pwd)
-    build_image "$nvcc" "$work" "$work/image"
+    build_image "$work/image"
     cp "$work/image/millrace.ptx" "$here/millrace.ptx"
     note "wrote millrace.ptx of $(source_digest)"
     exit 0
 fi
 
-output=$2
-[ "$(cd "$1" && pwd)" = "$here" ] || fail "the sources are beside this script"
+case $1 in
+    --test) output=$3 ;;
+    *) output=$2 ;;
+esac
 folder=$output/millrace/engine/kernel/cuda
-mkdir -p "$folder" "$output/../cuda"
+mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-work=$(cd "$output/../cuda" && pwd)
 
-# Both in one: what the results depend on.
-state() { # results
-    digest "$here"/*.h "$here"/*.cu "$here"/emulator/*.h "$here"/emulator/*.cpp "$here"/build.sh "$here"/millrace.ptx
+if [ "$1" = --test ]; then
+    [ -n "$cxx" ] || exit 0
+    tests=$(cd "$2" && pwd)
+    state=$(digest "$tests"/* "$here"/*.h "$here"/emulator/* "$here/build.sh")
+    [ -f "$folder/libcuda-planted.so" ] && [ "$state" = "$(cat "$work/test.state" 2>/dev/null)" ] && exit 0
+    build_library "$folder/libcuda-planted.so" libcuda-planted.so "$tests"/*.cu "$tests"/*.cpp
+    printf '%s\n' "$state" >"$work/test.state"
+    exit 0
+fi
+
+# What the results are made of, and the results.
+state() {
+    digest "$here"/*.h "$here"/*.cu "$here"/emulator/* "$here/build.sh" "$here/millrace.ptx"
     printf '%s\n' "nvcc: $nvcc, c++: $cxx"
-    (cd "$folder" && sha256sum "$@" 2>/dev/null)
+    (cd "$folder" && sha256sum millrace.ptx millrace.fatbin libcuda-standin.so 2>/dev/null)
 }
+[ "$(state)" = "$(cat "$work/main.state" 2>/dev/null)" ] && exit 0
 
-cxx=$(find_tool "${CXX:-}" c++ g++ clang++)
-results="millrace.ptx millrace.fatbin libcuda-standin.so"
-# shellcheck disable=SC2086 # a list of words
-[ "$(state $results)" = "$(cat "$work/state" 2>/dev/null)" ] && exit 0
-
-rm -f "$work/state"
+rm -f "$work/main.state"
 if [ -n "$nvcc" ]; then
-    build_image "$nvcc" "$work" "$folder"
+    build_image "$folder"
 else
     note "no nvcc; the committed PTX serves"
     cp "$here/millrace.ptx" "$folder"
     rm -f "$folder/millrace.fatbin"
 fi
-if [ -n "$cxx" ] && [ "$(uname -s)" = Linux ]; then
-    build_standin "$cxx" "$work" "$folder"
+if [ -n "$cxx" ]; then
+    build_library "$folder/libcuda-standin.so" libcuda.so.1 "$here"/*.cu
 else
     note "no C++ compiler for Linux; the stand-in is left out, and the tests that need it are skipped"
     rm -f "$folder/libcuda-standin.so"
 fi
-# shellcheck disable=SC2086
-state $results >"$work/state"
+state >"$work/main.state"
