@@ -70,7 +70,7 @@ public final class BatchLoop implements AutoCloseable {
         logitsEvery = checks.config().logitsEvery();
         activations = checks.config().activations();
         logitsCheck = new LogitsCheck(
-                model.vocabSize(), checks.config().isOff() ? Float.MAX_VALUE : model.logitBound());
+                model.vocabSize(), checks.config().isOff() ? Float.MAX_VALUE : model.logitBound(), model.facts());
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());

@@ -82,7 +82,8 @@ final class GenerationWork implements Work {
             return Outcome.UNSOUND;
         }
         int token = sampler.choose(
-                logits, offset, request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
+                logits, offset, check.best(offset), request.sampling(), sequence.tokens(), sequence.length(),
+                sequence.generated());
         digests.add(logits, offset);
         activations.add(offset);
         sequence.append(token);

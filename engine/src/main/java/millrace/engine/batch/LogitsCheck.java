@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.zip.CRC32C;
+import millrace.engine.sampling.Sampler;
 import org.jspecify.annotations.Nullable;
 
 /// Looks at a row of logits before anything is made of it, and digests it.
@@ -18,22 +19,38 @@ final class LogitsCheck {
 
     private final int vocabSize;
     private final float bound;
+    private final @Nullable LogitFacts facts;
     private final int[] bits = new int[CHUNK];
     private final ByteBuffer bytes = ByteBuffer.allocateDirect(CHUNK * Float.BYTES).order(ByteOrder.LITTLE_ENDIAN);
     private final FloatBuffer floats = bytes.asFloatBuffer();
 
     /// @param bound the largest absolute value that a logit can have
-    LogitsCheck(int vocabSize, float bound) {
+    /// @param facts what is known of the rows of a step; null where they are looked at here
+    LogitsCheck(int vocabSize, float bound, @Nullable LogitFacts facts) {
         this.vocabSize = vocabSize;
         this.bound = bound;
+        this.facts = facts;
+    }
+
+    /// Without anything known.
+    LogitsCheck(int vocabSize, float bound) {
+        this(vocabSize, bound, null);
     }
 
     int vocabSize() {
         return vocabSize;
     }
 
-    /// What is wrong with `logits[offset … offset + vocabSize)`: `nan`, `bound` or `equal`; null if nothing is.
+    /// What is wrong with `logits[offset … offset + vocabSize)`: `nan`, `bound` or `equal`, or `copy` if the largest of them
+    /// is another one than was known; null if nothing is.
     @Nullable String problem(float[] logits, int offset) {
+        if (facts != null) {
+            int row = offset / vocabSize;
+            String known = verdict(facts.largest(row), facts.differing(row));
+            boolean same = known != null
+                    || Float.floatToRawIntBits(logits[offset + facts.best(row)]) == facts.bestBits(row);
+            return same ? known : "copy";
+        }
         int largest = 0;
         int differing = 0;
         int first = Float.floatToRawIntBits(logits[offset]);
@@ -48,6 +65,10 @@ final class LogitsCheck {
                 differing |= bits[i] ^ first;
             }
         }
+        return verdict(largest, differing);
+    }
+
+    private @Nullable String verdict(int largest, int differing) {
         // Without their sign, floats are in the order of their bits, with infinity and then NaN above all numbers.
         if (largest >= 0x7F80_0000) {
             return "nan";
@@ -56,6 +77,12 @@ final class LogitsCheck {
             return "bound";
         }
         return differing == 0 && vocabSize > 1 ? "equal" : null;
+    }
+
+    /// The largest of `logits[offset … offset + vocabSize)`, which have no [#problem], if that is known: the lowest token of
+    /// several; else [Sampler#UNKNOWN].
+    int best(int offset) {
+        return facts == null ? Sampler.UNKNOWN : facts.best(offset / vocabSize);
     }
 
     /// Adds `logits[offset … offset + vocabSize)` to a digest, as binary32, little-endian.

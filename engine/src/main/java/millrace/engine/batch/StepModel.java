@@ -1,5 +1,7 @@
 package millrace.engine.batch;
 
+import org.jspecify.annotations.Nullable;
+
 /// What the scheduler needs of a model: the logits of a plan.
 public interface StepModel {
     /// Computes the plan and writes its keys and values into the plan's pages.
@@ -9,6 +11,11 @@ public interface StepModel {
 
     /// Logits of the last plan, row-major `[rows][vocabSize]`; valid until the next call of [#forward].
     float[] logits();
+
+    /// What is known of the rows of [#logits]; valid as long as these. Null where whoever asks must look.
+    default @Nullable LogitFacts facts() {
+        return null;
+    }
 
     int vocabSize();
 

@@ -85,7 +85,8 @@ final class TraceWork implements Work {
         int step = position - unwanted();
         int taken = answer[step];
         int length = position + 1;
-        int chosen = sampler.choose(logits, offset, request.sampling(), tokens, length, step);
+        int chosen = sampler.choose(
+                logits, offset, check.best(offset), request.sampling(), tokens, length, step);
         if (chosen != taken) {
             double gap = ChoiceGap.of(
                     logits, offset, check.vocabSize(), request.sampling(), tokens, length, step, taken);

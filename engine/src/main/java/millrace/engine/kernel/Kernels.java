@@ -221,6 +221,23 @@ public interface Kernels extends AutoCloseable {
     /// Copies rows in ascending order: `y[i] = x[sources[i]]`; `y` may be `x` if `sources[i] ≥ i`.
     void gather(Rows y, Rows x, int[] sources, int rows);
 
+    /// Room for what [#inspect] finds out; null where rows lie on the heap and whoever asks looks itself.
+    default @Nullable RowFacts facts(int maxRows, int width) {
+        return null;
+    }
+
+    /// Finds out of each row whether its numbers are finite and how large, whether they differ, and which is the largest.
+    ///
+    /// @param facts of [#facts], for rows of this width
+    default void inspect(RowFacts facts, Rows x, int rows) {
+        throw new UnsupportedOperationException("these kernels give no room for facts");
+    }
+
+    /// Brings what is known of the first rows to the host, see [#fetch(Rows, int)].
+    default void fetch(RowFacts facts, int rows) {
+        throw new UnsupportedOperationException("these kernels give no room for facts");
+    }
+
     // --------------------------------------------------------------------------------------------- mixtures of experts
 
     /// Room for the choice of experts of at most so many rows.

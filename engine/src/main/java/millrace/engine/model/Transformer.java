@@ -2,16 +2,19 @@ package millrace.engine.model;
 
 import java.util.List;
 import millrace.engine.KvFormat;
+import millrace.engine.batch.LogitFacts;
 import millrace.engine.batch.StepModel;
 import millrace.engine.batch.StepPlan;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Projections;
+import millrace.engine.kernel.RowFacts;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.StepInputs;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PageTable;
+import org.jspecify.annotations.Nullable;
 
 /// The forward pass: the rows of a step, whatever sequences they belong to, through all layers at once.
 ///
@@ -40,6 +43,8 @@ public final class Transformer implements StepModel {
     private final Rows normed; // [row][hiddenSize]
     private final Rows delta; // [row][hiddenSize], what a part adds
     private final Rows logits; // [logit row][vocabSize]
+    private final @Nullable RowFacts facts; // of the logits
+    private final @Nullable LogitFacts known;
     private final Projections head = new Projections(1);
 
     /// @param maxRows the most rows of a step
@@ -61,6 +66,31 @@ public final class Transformer implements StepModel {
         normed = kernels.hostRows(maxRows, config.hiddenSize());
         delta = kernels.rows(maxRows, config.hiddenSize());
         logits = kernels.hostRows(maxLogitRows, config.vocabSize());
+        facts = kernels.facts(maxLogitRows, config.vocabSize());
+        known = facts == null ? null : new Known(facts);
+    }
+
+    /// What the kernels know of the logits.
+    private record Known(RowFacts facts) implements LogitFacts {
+        @Override
+        public int largest(int row) {
+            return facts.largest(row);
+        }
+
+        @Override
+        public int differing(int row) {
+            return facts.differing(row);
+        }
+
+        @Override
+        public int best(int row) {
+            return facts.best(row);
+        }
+
+        @Override
+        public int bestBits(int row) {
+            return facts.bestBits(row);
+        }
     }
 
     /// The formats that this model's cache can have.
@@ -116,6 +146,11 @@ public final class Transformer implements StepModel {
     @Override
     public float[] logits() {
         return logits.values();
+    }
+
+    @Override
+    public @Nullable LogitFacts facts() {
+        return known;
     }
 
     @Override
@@ -181,6 +216,9 @@ public final class Transformer implements StepModel {
         if (wanted > 0) {
             kernels.fetch(logits, wanted);
             kernels.fetch(normed, wanted);
+            if (facts != null) {
+                kernels.fetch(facts, wanted);
+            }
         }
         return wanted;
     }
@@ -222,6 +260,9 @@ public final class Transformer implements StepModel {
         }
         kernels.rmsNorm(normed, x, weights.finalNorm(), eps, rows, 1);
         kernels.project(head.clear().add(logits, weights.lmHead(), null, normed, rows));
+        if (facts != null) {
+            kernels.inspect(facts, logits, rows);
+        }
     }
 
     /// Takes the plan over: tokens, angles, and the segments of all rows and of those with logits.

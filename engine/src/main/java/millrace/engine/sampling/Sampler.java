@@ -28,6 +28,9 @@ public final class Sampler {
     /// Answer of [#sample] when a logit is NaN or infinite: no token may be chosen from such a row.
     public static final int NOT_FINITE = -1;
 
+    /// In place of a token that is not known.
+    public static final int UNKNOWN = -1;
+
     /// No computed Gumbel number is larger: `u` is at most `1 − 2⁻³³` and `log` is monotone.
     private static final double LARGEST_GUMBEL = gumbel(0xFFFFFFFF);
 
@@ -57,12 +60,25 @@ public final class Sampler {
 
     /// The same for logits that are known to be finite.
     public int choose(float[] logits, int offset, Sampling sampling, int[] tokens, int length, long step) {
+        return choose(logits, offset, UNKNOWN, sampling, tokens, length, step);
+    }
+
+    /// The same where somebody may know which of them is the largest.
+    ///
+    /// @param known the largest of them, the lowest of several, or [#UNKNOWN]
+    public int choose(
+            float[] logits, int offset, int known, Sampling sampling, int[] tokens, int length, long step) {
+        boolean penalised = sampling.repetitionPenalty() != 1f;
+        boolean greedy = sampling.temperature() == 0f || sampling.topK() == 1;
+        if (greedy && !penalised && known >= 0) {
+            return known;
+        }
         System.arraycopy(logits, offset, scores, 0, vocabSize);
-        if (sampling.repetitionPenalty() != 1f) {
+        if (penalised) {
             penalise(sampling.repetitionPenalty(), tokens, length);
         }
-        int best = largest();
-        if (sampling.temperature() == 0f || sampling.topK() == 1) {
+        int best = known >= 0 && !penalised ? known : largest();
+        if (greedy) {
             return best;
         }
         double temperature = sampling.temperature();

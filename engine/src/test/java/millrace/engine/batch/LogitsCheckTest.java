@@ -54,6 +54,49 @@ class LogitsCheckTest {
         assertThat(new LogitsCheck(100, 20).problem(row, OFFSET)).isNull();
     }
 
+    /// What a device says of three rows.
+    private record Facts(int[] largest, int[] differing, int[] best, int[] bestBits) implements LogitFacts {
+        @Override
+        public int largest(int row) {
+            return largest[row];
+        }
+
+        @Override
+        public int differing(int row) {
+            return differing[row];
+        }
+
+        @Override
+        public int best(int row) {
+            return best[row];
+        }
+
+        @Override
+        public int bestBits(int row) {
+            return bestBits[row];
+        }
+    }
+
+    @Test
+    void takesWhatIsKnownOfARowAndComparesTheOneNumberThatIsUsed() {
+        int three = Float.floatToRawIntBits(3f);
+        var facts = new Facts(
+                new int[] {three, 0x7FC0_0000, Float.floatToRawIntBits(20f), three, three},
+                new int[] {1, 1, 1, 0, 1},
+                new int[] {1, 0, 0, 0, 0},
+                new int[] {three, 0, 0, three, three});
+        var check = new LogitsCheck(2, 10f, facts);
+        float[] logits = {1f, 3f, 1f, 1f, 1f, 1f, 3f, 3f, 2.999f, 1f};
+
+        assertThat(check.problem(logits, 0)).isNull();
+        assertThat(check.best(0)).isEqualTo(1);
+        assertThat(check.problem(logits, 2)).isEqualTo("nan");
+        assertThat(check.problem(logits, 4)).isEqualTo("bound");
+        assertThat(check.problem(logits, 6)).isEqualTo("equal");
+        assertThat(check.problem(logits, 8)).as("another number has arrived").isEqualTo("copy");
+        assertThat(new LogitsCheck(2, 10f).best(0)).as("nothing is known").isEqualTo(-1);
+    }
+
     @ParameterizedTest
     @ValueSource(ints = {1, 4, 5, 32, 40})
     void digestsAreOfRawLittleEndianRowsChained(int every) {
