@@ -190,6 +190,22 @@ final class Roster {
         }
     }
 
+    /// Takes the sequence out whose page is not its own where the step would read it, though its table is sound.
+    ///
+    /// @param foreign its place in the step, −1 for none
+    /// @return whether there is none
+    boolean allOwn(Sequence[] planned, int foreign) {
+        if (foreign < 0) {
+            return true;
+        }
+        repairs++;
+        ledger.post(
+                IntegrityEvent.Kind.KV_PAGE, IntegrityEvent.Result.REPAIRED, "KV_FOREIGN",
+                "at=device step=" + ledger.step());
+        expel(planned[foreign]);
+        return false;
+    }
+
     /// Takes a running sequence out whose table is not sound, to be computed again.
     void expel(Sequence sequence) {
         running.remove(sequence);

@@ -154,11 +154,10 @@ final class Scheduler {
         if (config.isOff()) {
             return true;
         }
-        for (int s = 0; s < plan.segmentCount(); s++) {
-            if (plan.pages(s).firstForeign(plan.startPosition(s)) >= 0) {
-                roster.expel(planned[s]);
-                return false;
-            }
+        int foreign = plan.firstForeign();
+        if (foreign >= 0) {
+            roster.expel(planned[foreign]);
+            return false;
         }
         if (guard != null && config.isStrict()) {
             for (int s = 0; s < plan.segmentCount(); s++) {
@@ -166,7 +165,7 @@ final class Scheduler {
             }
             guard.verifyQueued(PageGuard.Moment.READ);
         }
-        return !roster.mend();
+        return !roster.mend() && roster.allOwn(planned, model.firstForeign(plan));
     }
 
     /// Looks at some of the sealed pages, within the share of time that this may take.

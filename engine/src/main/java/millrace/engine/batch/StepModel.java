@@ -4,6 +4,14 @@ import org.jspecify.annotations.Nullable;
 
 /// What the scheduler needs of a model: the logits of a plan.
 public interface StepModel {
+    /// Looks at the pages of a plan where [#forward] will read them, if that is not the memory of the process: its caller then
+    /// computes this plan, or changes it and calls this again.
+    ///
+    /// @return the first segment with a page that is not its own there, −1 if there is none
+    default int firstForeign(StepPlan plan) {
+        return -1;
+    }
+
     /// Computes the plan and writes its keys and values into the plan's pages.
     ///
     /// @return the number of rows in [#logits], in the order of the plan's rows

@@ -129,4 +129,15 @@ public final class StepPlan {
     public int position(int row) {
         return position[row];
     }
+
+    /// The first segment whose table has a page that is not its own or may not be written, see [PageTable#firstForeign];
+    /// −1 if there is none.
+    public int firstForeign() {
+        for (int s = 0; s < segmentCount(); s++) {
+            if (pages(s).firstForeign(startPosition(s)) >= 0) {
+                return s;
+            }
+        }
+        return -1;
+    }
 }

@@ -55,6 +55,11 @@ public interface CacheMemory extends AutoCloseable {
     /// What the page held is lost.
     boolean keepsBits(long page, int bytes);
 
+    /// Says by which hand-out a page is held from now on: what [Kernels#firstForeign] compares.
+    ///
+    /// @param bytes of a page, always the same
+    default void own(long page, int bytes, int epoch) {}
+
     /// Copies bytes from an absolute address into `to`.
     void read(long address, MemorySegment to);
 

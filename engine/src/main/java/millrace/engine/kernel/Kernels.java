@@ -110,6 +110,14 @@ public interface Kernels extends AutoCloseable {
     /// Brings the inputs of a step to where operations read them. They may be written again as soon as this returns.
     default void send(StepInputs inputs) {}
 
+    /// Looks at the pages of the inputs that were sent last, where the operations will find them; waits for that.
+    ///
+    /// @return the first segment with a page that it does not hold by the hand-out that it expects, −1 if there is none or the
+    ///         pages are read through the tables of the host
+    default int firstForeign(StepInputs inputs) {
+        return -1;
+    }
+
     /// Runs the operations of a step whose inputs were sent last.
     ///
     /// With a bucket they may be recorded once, and repeated for every later step of that bucket without being called:

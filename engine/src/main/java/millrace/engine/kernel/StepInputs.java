@@ -1,5 +1,7 @@
 package millrace.engine.kernel;
 
+import org.jspecify.annotations.Nullable;
+
 /// All that changes from one step to the next: written on the host, sent as a whole before the operations run.
 ///
 /// Operations take its arrays and batches as arguments like any others. A backend with memory of its own knows them by
@@ -47,22 +49,29 @@ public final class StepInputs {
         return rows++;
     }
 
+    /// As below, without hand-outs: nobody compares them.
+    public void addSegment(long[] addresses, int pageCount, int n, int start, int last) {
+        addSegment(addresses, null, pageCount, n, start, last);
+    }
+
     /// Says that the last `n` rows are consecutive tokens of one sequence.
     ///
     /// @param addresses absolute addresses of the sequence's pages
+    /// @param epochs by which hand-out the sequence holds each of them, or null
     /// @param pageCount how many of them there are
     /// @param start position of the first of these rows
     /// @param last how many of them, from the end, are wanted after the last layer's keys and values are stored
-    public void addSegment(long[] addresses, int pageCount, int n, int start, int last) {
+    public void addSegment(
+            long[] addresses, int @Nullable [] epochs, int pageCount, int n, int start, int last) {
         if (pageCount > maxPages || n < 1 || n > rows || last < 0 || last > n) {
             throw new IllegalArgumentException("step inputs: %d of %d rows, %d wanted, on %d pages of at most %d"
                     .formatted(n, rows, last, pageCount, maxPages));
         }
         int first = rows - n;
         int skipped = n - last;
-        batch.add(addresses, pageCount, first, n, start);
+        batch.add(addresses, epochs, pageCount, first, n, start);
         if (last > 0) {
-            wantedBatch.add(addresses, pageCount, wanted, last, start + skipped);
+            wantedBatch.add(addresses, epochs, pageCount, wanted, last, start + skipped);
         }
         for (int i = skipped; i < n; i++) {
             wantedRows[wanted++] = first + i;

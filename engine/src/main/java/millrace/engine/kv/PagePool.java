@@ -156,12 +156,17 @@ public final class PagePool implements AutoCloseable {
             }
         }
         holders[page] = 1;
-        epochs[page] = ++handedOut;
+        handOut(page);
         if (guard != null) {
             guard.unseal(page);
         }
         setFree(-1);
         return page;
+    }
+
+    private void handOut(int page) {
+        epochs[page] = ++handedOut;
+        memory.own(address(page), (int) layout.pageBytes(), handedOut);
     }
 
     /// One more holder of a page that its index has.
@@ -187,7 +192,7 @@ public final class PagePool implements AutoCloseable {
 
     /// Makes a page that nobody holds and no index keeps the next to be handed out, if it may be.
     void recycle(int page) {
-        epochs[page] = ++handedOut;
+        handOut(page);
         if (guard != null) {
             guard.unseal(page);
             if (!guard.releases(page)) {

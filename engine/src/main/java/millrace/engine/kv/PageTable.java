@@ -236,10 +236,6 @@ public final class PageTable {
         return pages;
     }
 
-    int[] epochs() {
-        return epochs;
-    }
-
     /// Gives all pages back, the last first; the table is then empty and may be used again.
     public void release() {
         while (pageCount > 0) {
@@ -271,6 +267,11 @@ public final class PageTable {
     /// The number of the i-th page's hand-out when this table got it.
     public int epoch(int i) {
         return epochs[i];
+    }
+
+    /// The numbers of all pages' hand-outs; only the first [#pageCount] count. Not a copy.
+    public int[] epochs() {
+        return epochs;
     }
 
     /// Absolute addresses of the pages; only the first [#pageCount] count. Not a copy.

@@ -47,6 +47,9 @@ public final class Transformer implements StepModel {
     private final @Nullable LogitFacts known;
     private final Projections head = new Projections(1);
 
+    /// Whether the inputs of the next step were sent.
+    private boolean ready;
+
     /// @param maxRows the most rows of a step
     /// @param maxLogitRows the most of them that want logits
     public Transformer(
@@ -205,12 +208,27 @@ public final class Transformer implements StepModel {
     }
 
     @Override
-    public int forward(StepPlan plan) {
+    public int firstForeign(StepPlan plan) {
         read(plan);
         if (inputs.rows() == 0) {
-            return 0;
+            return -1;
         }
         kernels.send(inputs);
+        int foreign = kernels.firstForeign(inputs);
+        ready = foreign < 0;
+        return foreign;
+    }
+
+    @Override
+    public int forward(StepPlan plan) {
+        if (!ready) {
+            read(plan);
+            if (inputs.rows() == 0) {
+                return 0;
+            }
+            kernels.send(inputs);
+        }
+        ready = false;
         kernels.run(inputs.bucket(), operations);
         int wanted = inputs.wanted();
         if (wanted > 0) {
@@ -290,7 +308,7 @@ public final class Transformer implements StepModel {
                 case LAST -> 1;
                 case ALL -> n;
             };
-            inputs.addSegment(pages.addresses(), pages.pageCount(), n, plan.startPosition(s), wanted);
+            inputs.addSegment(pages.addresses(), pages.epochs(), pages.pageCount(), n, plan.startPosition(s), wanted);
         }
     }
 }

@@ -150,7 +150,7 @@ final class RowTask implements ThreadTeam.Task {
         CacheShape.Grouped grouped = (CacheShape.Grouped) Objects.requireNonNull(shape);
         Rows values = Objects.requireNonNull(other);
         CacheBatch b = Objects.requireNonNull(batch);
-        int segment = segment(b, row);
+        int segment = b.segmentOf(row);
         int position = b.startPosition(segment) + row - b.firstRow(segment);
         long block = b.page(segment, position) + layerOffset;
         int dim = grouped.headDim();
@@ -171,7 +171,7 @@ final class RowTask implements ThreadTeam.Task {
         CacheShape.Latent latent = (CacheShape.Latent) Objects.requireNonNull(shape);
         Rows ropeKeys = Objects.requireNonNull(other);
         CacheBatch b = Objects.requireNonNull(batch);
-        int segment = segment(b, row);
+        int segment = b.segmentOf(row);
         int position = b.startPosition(segment) + row - b.firstRow(segment);
         CacheWriter.write(
                 latent,
@@ -181,14 +181,6 @@ final class RowTask implements ThreadTeam.Task {
                 x().at(row),
                 ropeKeys.values(),
                 ropeKeys.at(row));
-    }
-
-    private static int segment(CacheBatch b, int row) {
-        int segment = b.count() - 1;
-        while (b.firstRow(segment) > row) {
-            segment--;
-        }
-        return segment;
     }
 
     private void combine(int row) {

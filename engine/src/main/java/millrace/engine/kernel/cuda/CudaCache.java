@@ -4,20 +4,28 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.Map;
+import java.util.NavigableMap;
+import java.util.TreeMap;
 import millrace.engine.kernel.CacheMemory;
 import millrace.engine.kernel.PageDigest;
 
 /// KV pages in the device's memory. Digests are W64, made where the pages lie.
 final class CudaCache implements CacheMemory {
     private final Gpu gpu;
+    private final CudaTags tags;
     private final CudaDigests digests;
+
+    /// Bytes of each slab whose pages have no tags yet.
+    private final NavigableMap<Long, Long> untagged = new TreeMap<>();
 
     /// A page full of each pattern, and its digest under tag 0; made when a page is tested first.
     private final MemorySegment[] patterns = {MemorySegment.NULL, MemorySegment.NULL};
     private final long[] patternDigests = new long[2];
 
-    CudaCache(Gpu gpu) {
+    CudaCache(Gpu gpu, CudaTags tags) {
         this.gpu = gpu;
+        this.tags = tags;
         digests = new CudaDigests(gpu);
     }
 
@@ -28,7 +36,19 @@ final class CudaCache implements CacheMemory {
 
     @Override
     public long allocate(long bytes) {
-        return gpu.allocate(bytes, "the KV cache");
+        long address = gpu.allocate(bytes, "the KV cache");
+        untagged.put(address, bytes);
+        return address;
+    }
+
+    @Override
+    public void own(long page, int bytes, int epoch) {
+        Map.Entry<Long, Long> slab = untagged.isEmpty() ? null : untagged.floorEntry(page);
+        if (slab != null && page < slab.getKey() + slab.getValue()) {
+            untagged.remove(slab.getKey());
+            tags.addSlab(slab.getKey(), (int) (slab.getValue() / bytes), bytes);
+        }
+        tags.set(page, epoch);
     }
 
     @Override

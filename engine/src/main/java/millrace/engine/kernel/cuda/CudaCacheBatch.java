@@ -13,10 +13,14 @@ import millrace.engine.kernel.CacheShape;
 /// | segments  | `CacheSegment[segments]`      | 32 bytes each: first row, rows, position of the first, index of its first page |
 /// | segmentOf | `int[rows]`                   | segment of a row, −1 for a row of none |
 /// | pages     | `long[]`                      | addresses of the pages of all segments, one after another |
+/// | epochs    | `int[]`                       | by which hand-out each of them is held, see tags.cu |
 final class CudaCacheBatch {
     private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT;
     private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG;
     private static final int SEGMENT_INTS = 8;
+
+    /// Where a segment has the index of its first page.
+    private static final int FIRST_PAGE = 3;
 
     /// Of a segment whose sums need no room, see cache.h.
     private static final int NO_PARTIAL = -1;
@@ -25,6 +29,9 @@ final class CudaCacheBatch {
     private final StepBlock.Part segments;
     private final StepBlock.Part segmentOf;
     private final StepBlock.Part pages;
+    private final StepBlock.Part epochs;
+    private int pageCount;
+    private boolean owned;
 
     /// @param maxRows the most rows, and segments, of a step
     /// @param maxPages the most pages of a segment
@@ -33,12 +40,14 @@ final class CudaCacheBatch {
         segments = block.part((long) SEGMENT_INTS * Integer.BYTES * maxRows);
         segmentOf = block.part((long) Integer.BYTES * maxRows);
         pages = block.part((long) Long.BYTES * maxRows * maxPages);
+        epochs = block.part((long) Integer.BYTES * maxRows * maxPages);
     }
 
     /// Writes the host's side.
     void write(CacheBatch batch) {
         int rows = 0;
         int page = 0;
+        owned = true;
         for (int s = 0; s < batch.count(); s++) {
             int first = batch.firstRow(s);
             int end = first + batch.rows(s);
@@ -46,6 +55,11 @@ final class CudaCacheBatch {
             int needed = last / CacheShape.TOKENS + 1;
             put(s, first, batch.rows(s), batch.startPosition(s), page);
             MemorySegment.copy(batch.pages(s), 0, pages.host(), LONG, (long) Long.BYTES * page, needed);
+            int[] handedOut = batch.epochs(s);
+            owned &= handedOut != null;
+            if (handedOut != null) {
+                MemorySegment.copy(handedOut, 0, epochs.host(), INT, (long) Integer.BYTES * page, needed);
+            }
             page += needed;
             fill(rows, first, -1);
             fill(first, end, s);
@@ -57,6 +71,23 @@ final class CudaCacheBatch {
         segments.use((long) SEGMENT_INTS * Integer.BYTES * batch.count());
         segmentOf.use((long) Integer.BYTES * rows);
         pages.use((long) Long.BYTES * page);
+        epochs.use(owned ? (long) Integer.BYTES * page : 0);
+        pageCount = page;
+    }
+
+    /// Pages of all segments whose holders are to be compared with the tags of the pages; 0 where some are not known.
+    int ownedPages() {
+        return owned ? pageCount : 0;
+    }
+
+    /// The segment that a page of [#pages] belongs to.
+    int segmentOf(int page) {
+        int segment = 0;
+        while (segment + 1 < counts.host().getAtIndex(INT, 0)
+                && segments.host().getAtIndex(INT, (long) SEGMENT_INTS * (segment + 1) + FIRST_PAGE) <= page) {
+            segment++;
+        }
+        return segment;
     }
 
     private void put(int segment, int firstRow, int rows, int start, int firstPage) {
@@ -65,7 +96,7 @@ final class CudaCacheBatch {
         to.setAtIndex(INT, at, firstRow);
         to.setAtIndex(INT, at + 1, rows);
         to.setAtIndex(INT, at + 2, start);
-        to.setAtIndex(INT, at + 3, firstPage);
+        to.setAtIndex(INT, at + FIRST_PAGE, firstPage);
         to.setAtIndex(INT, at + 4, NO_PARTIAL);
     }
 
@@ -91,5 +122,9 @@ final class CudaCacheBatch {
 
     long pages() {
         return pages.address();
+    }
+
+    long epochs() {
+        return epochs.address();
     }
 }

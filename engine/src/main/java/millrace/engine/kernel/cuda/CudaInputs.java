@@ -64,6 +64,24 @@ final class CudaInputs {
         part.use((long) Integer.BYTES * n);
     }
 
+    /// Checks the pages of both batches as they were sent; waits for that.
+    ///
+    /// @return the first segment with a page that is not its own, counted as in the batch of all rows; −1 for none
+    int firstForeign(CudaTags tags) {
+        tags.begin();
+        tags.queue(0, batch.pages(), batch.epochs(), batch.ownedPages());
+        tags.queue(1, wantedBatch.pages(), wantedBatch.epochs(), wantedBatch.ownedPages());
+        if (tags.end()) {
+            return -1;
+        }
+        int page = tags.foreign(0);
+        if (page >= 0) {
+            return batch.segmentOf(page);
+        }
+        int wanted = wantedBatch.segmentOf(tags.foreign(1));
+        return inputs.batch().segmentOf(inputs.wantedRows()[inputs.wantedBatch().firstRow(wanted)]);
+    }
+
     /// Address of an array of these inputs: tokens or wanted rows.
     long address(int[] values) {
         if (values == inputs.tokens()) {

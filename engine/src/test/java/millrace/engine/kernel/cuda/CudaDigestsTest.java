@@ -113,7 +113,7 @@ class CudaDigestsTest {
 
     @Test
     void testsThatAPageKeepsItsBits() {
-        try (CacheMemory cache = new CudaCache(gpu)) {
+        try (CacheMemory cache = new CudaCache(gpu, new CudaTags(gpu))) {
             long slab = cache.allocate(3 * 4096);
             MemorySegment around = bytes(4096);
             cache.write(slab, around);
