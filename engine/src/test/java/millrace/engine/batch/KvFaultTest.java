@@ -163,6 +163,33 @@ class KvFaultTest {
         }
     }
 
+    /// What the model finds where it reads, the tables of the process being sound.
+    @ParameterizedTest
+    @ValueSource(ints = {1, 2, 3})
+    void whoseTableIsDamagedOnADeviceIsComputedAgain(int seed) {
+        var random = new SplittableRandom(seed);
+        for (int run = 0; run < 20; run++) {
+            try (House house = new House("default")) {
+                int[] found = {0};
+                house.model.foreign = plan -> {
+                    if (plan.segmentCount() == 0 || random.nextInt(12) > 0) {
+                        return -1;
+                    }
+                    found[0]++;
+                    return random.nextInt(plan.segmentCount());
+                };
+                drive(house, random, 60, () -> false);
+                assertThat(found[0]).isPositive();
+                assertThat(house.ledger.state().kvFaults()).isEqualTo(found[0]);
+                assertThat(house.ledger.events(0))
+                        .allSatisfy(event -> assertThat(event.code()).isEqualTo("KV_FOREIGN"))
+                        .allSatisfy(event -> assertThat(event.detail()).startsWith("at=device step="));
+                check(house, "run " + run);
+                assertThat(house.pool.freePages()).isEqualTo(PAGES);
+            }
+        }
+    }
+
     /// The bug: a request is cancelled, its pages are freed, and its retry goes on with the table that it had.
     @ParameterizedTest
     @ValueSource(ints = {1, 2, 3})

@@ -2,6 +2,7 @@ package millrace.engine.batch;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.function.ToIntFunction;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kv.PageTable;
 
@@ -16,9 +17,17 @@ final class PageModel implements StepModel {
     private final float[] logits;
     boolean spoilt;
 
+    /// Which segment of a plan it says is not the sequence's own where it reads.
+    ToIntFunction<StepPlan> foreign = plan -> -1;
+
     PageModel(long pageBytes, int maxLogitRows) {
         this.pageBytes = pageBytes;
         logits = new float[maxLogitRows * VOCAB];
+    }
+
+    @Override
+    public int firstForeign(StepPlan plan) {
+        return foreign.applyAsInt(plan);
     }
 
     @Override
