@@ -22,7 +22,7 @@ final class CudaCacheBatch {
     /// Where a segment has the index of its first page.
     private static final int FIRST_PAGE = 3;
 
-    /// Of a segment whose sums need no room, see cache.h.
+    /// Of a segment whose splits one block forms, see cache.h.
     private static final int NO_PARTIAL = -1;
 
     private final StepBlock.Part counts;
@@ -32,6 +32,8 @@ final class CudaCacheBatch {
     private final StepBlock.Part epochs;
     private int pageCount;
     private boolean owned;
+    private final int mostSplits;
+    private int partials;
 
     /// @param maxRows the most rows, and segments, of a step
     /// @param maxPages the most pages of a segment
@@ -41,6 +43,11 @@ final class CudaCacheBatch {
         segmentOf = block.part((long) Integer.BYTES * maxRows);
         pages = block.part((long) Long.BYTES * maxRows * maxPages);
         epochs = block.part((long) Integer.BYTES * maxRows * maxPages);
+        mostSplits = splits(maxPages * CacheShape.TOKENS);
+    }
+
+    private static int splits(int positions) {
+        return (positions + CudaAttention.SPLIT - 1) / CudaAttention.SPLIT;
     }
 
     /// Writes the host's side.
@@ -48,12 +55,13 @@ final class CudaCacheBatch {
         int rows = 0;
         int page = 0;
         owned = true;
+        partials = 0;
         for (int s = 0; s < batch.count(); s++) {
             int first = batch.firstRow(s);
             int end = first + batch.rows(s);
             int last = batch.startPosition(s) + batch.rows(s) - 1;
             int needed = last / CacheShape.TOKENS + 1;
-            put(s, first, batch.rows(s), batch.startPosition(s), page);
+            put(s, first, batch.rows(s), batch.startPosition(s), page, partials(batch.rows(s), splits(last + 1)));
             MemorySegment.copy(batch.pages(s), 0, pages.host(), LONG, (long) Long.BYTES * page, needed);
             int[] handedOut = batch.epochs(s);
             owned &= handedOut != null;
@@ -90,20 +98,41 @@ final class CudaCacheBatch {
         return segment;
     }
 
-    private void put(int segment, int firstRow, int rows, int start, int firstPage) {
+    /// The first of a segment's partial sums, one for each row and split, if it is better with them. The kernels pass over
+    /// those that they have no room for.
+    private int partials(int rows, int splits) {
+        if (splits == 1 || rows > CudaAttention.MOST_PARTIAL_ROWS) {
+            return NO_PARTIAL;
+        }
+        int first = partials;
+        partials += rows * splits;
+        return first;
+    }
+
+    private void put(int segment, int firstRow, int rows, int start, int firstPage, int firstPartial) {
         long at = (long) SEGMENT_INTS * segment;
         MemorySegment to = segments.host();
         to.setAtIndex(INT, at, firstRow);
         to.setAtIndex(INT, at + 1, rows);
         to.setAtIndex(INT, at + 2, start);
         to.setAtIndex(INT, at + FIRST_PAGE, firstPage);
-        to.setAtIndex(INT, at + 4, NO_PARTIAL);
+        to.setAtIndex(INT, at + 4, firstPartial);
     }
 
     private void fill(int from, int to, int segment) {
         for (int row = from; row < to; row++) {
             segmentOf.host().setAtIndex(INT, row, segment);
         }
+    }
+
+    /// Splits of the longest sequence that there can be.
+    int mostSplits() {
+        return mostSplits;
+    }
+
+    /// Whether any segment wants partial sums.
+    boolean wantsPartials() {
+        return partials > 0;
     }
 
     // Addresses on the device.
