@@ -110,6 +110,12 @@ __device__ __forceinline__ unsigned gpu_half2_fma(unsigned a, unsigned b, unsign
     asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
     return d;
 }
+/// Two BF16 at once: a · b + c.
+__device__ __forceinline__ unsigned gpu_bf16x2_fma(unsigned a, unsigned b, unsigned c) {
+    unsigned d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
 __device__ __forceinline__ float f16_to_f32(unsigned short bits) {
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(bits));
@@ -294,6 +300,37 @@ static inline unsigned short cudasim_half_fma(unsigned a, unsigned b, unsigned c
 }
 static inline unsigned gpu_half2_fma(unsigned a, unsigned b, unsigned c) {
     return static_cast<unsigned>(cudasim_half_fma(a >> 16, b >> 16, c >> 16)) << 16 | cudasim_half_fma(a, b, c);
+}
+
+/// Rounded once, like on a device: the sum keeps in its last bit whether it is exact, and is rounded to 8 bits from there.
+static inline unsigned cudasim_bf16_fma(unsigned a, unsigned b, unsigned c) {
+    auto value = [](unsigned half) {
+        uint32_t bits = half << 16;
+        float f;
+        memcpy(&f, &bits, sizeof f);
+        return static_cast<double>(f);
+    };
+    double product = value(a & 0xffff) * value(b & 0xffff);
+    double addend = value(c & 0xffff);
+    double sum = product + addend;
+    double part = sum - product;
+    double error = (product - (sum - part)) + (addend - part);
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if (error != 0 && (bits & 1) == 0) { // not for NaN, and an infinity has none
+        sum = nextafter(sum, error > 0 ? INFINITY : -INFINITY);
+    }
+    float rounded = static_cast<float>(sum);
+    if (isfinite(sum) && sum != 0) {
+        int step = (ilogb(sum) < -126 ? -126 : ilogb(sum)) - 7;
+        rounded = static_cast<float>(scalbn(rint(scalbn(sum, -step)), step));
+    }
+    uint32_t result;
+    memcpy(&result, &rounded, sizeof result);
+    return rounded == rounded ? result >> 16 : 0x7fff;
+}
+static inline unsigned gpu_bf16x2_fma(unsigned a, unsigned b, unsigned c) {
+    return cudasim_bf16_fma(a >> 16, b >> 16, c >> 16) << 16 | cudasim_bf16_fma(a, b, c);
 }
 
 /// In the 8 bytes that it has on a device.

@@ -3,28 +3,29 @@
 //
 // Order of one output y[token][row], the same for every launch, see docs/numerics.md. Columns come in units of 64, unit u
 // belongs to slice u mod S, and S depends on the matrix alone. An activation is the sum of three BF16, exactly. For each 32
-// columns, from 0: high, mid and low sums, two mma steps each; part = high + (mid + low). A slice adds its parts, ascending,
-// from 0 (with `fma(scale, part, acc)` where weights are codes); the slices are added, ascending; then the bias.
+// columns a part is summed up from 0 by mma steps, first of low, then of mid, then of high parts, two steps each. A slice adds
+// its parts, ascending, from 0 (with `fma(scale, part, acc)` where weights are codes); the slices are added, ascending; then
+// the bias.
+//
+// What limits a launch on an H200: memory at 4.3 TB/s is 18.6 bytes in a cycle of each of 132 multiprocessors at 1.75 GHz; each
+// issues 4 instructions of a warp in a cycle, and needs about 23 KB on their way. Counted in the PTX, without what ptxas drops:
+// instructions of a warp for a unit of 1024 weights, with the loop around it and with one token's share of splitting (8
+// tokens in a matrix of up to 4096 rows add up to 170, in one of more than 8192 rows 40); bytes that these let through in a
+// cycle; and what is predicted for one token and more than 100 MB of weights. None of this has been measured yet.
+//
+//   format   bytes   instructions   bytes/cycle   of 4.3 TB/s   against BF16
+//   f32      4096    470            35            88 %          0.5
+//   bf16     2048    85             96            88 %          1
+//   packed   1536    175            35            85 %          1.28
+//   int8     1088    155            28            87 %          1.85
+//   fp8      1056    155            27            87 %          1.9
+//   int4      576    130            18            80 %          3.2
 //
 // Two shapes of a block of 8 warps give that order. *Narrow*, for few tokens: S warps share a panel of 16 rows, one slice
 // each, so that also small matrices have enough loads on their way; they add up in shared memory. *Wide*, for many tokens:
 // a warp takes a panel alone, slice after slice, and uses each decoded weight for up to 8 tiles of 8 tokens.
 #pragma once
 #include "port.h"
-
-/// Two BF16 at once: a · b + c. Used where the result is exact.
-#if GPU_EMULATED
-static inline unsigned gpu_bf16x2_fma(unsigned a, unsigned b, unsigned c) {
-    unsigned low = f32_to_bf16(__fmaf_rn(bf_lo(a), bf_lo(b), bf_lo(c)));
-    return (unsigned)f32_to_bf16(__fmaf_rn(bf_hi(a), bf_hi(b), bf_hi(c))) << 16 | low;
-}
-#else
-__device__ __forceinline__ unsigned gpu_bf16x2_fma(unsigned a, unsigned b, unsigned c) {
-    unsigned d;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-}
-#endif
 
 constexpr int PROJECT_WARPS = 8;
 constexpr int PROJECT_THREADS = 32 * PROJECT_WARPS;
@@ -272,6 +273,69 @@ struct InOrder {
     }
 };
 
+/// Adds the products of 32 columns to the sums of some tiles: a chain of mma steps for each, products of small parts first.
+///
+/// @param a `[2][F::PARTS][4]`, the weights of two steps
+template <class F, int TILES, int COLS, int TOGETHER>
+__device__ __forceinline__ void multiply_half(
+    const unsigned (*a)[F::PARTS][4], float scale0, float scale1, const Activations<F, TILES, COLS>& x, int stage, int tile,
+    int step, float* acc) {
+    // Of each order of magnitude, from low · low to high · high: pairs of a part of the weight and one of the activation.
+    constexpr int CHAIN = 2 * 3 * F::PARTS;
+    float sums[TOGETHER][4];
+    unsigned weights[CHAIN][4];
+    unsigned parts[TOGETHER][CHAIN][2];
+#pragma unroll
+    for (int u = 0; u < TOGETHER; u++) {
+        unsigned b[2][6];
+#pragma unroll
+        for (int s = 0; s < 2; s++) {
+            x.operands(stage, tile + u, step + s, b[s]);
+        }
+        int at = 0;
+#pragma unroll
+        for (int smallness = F::PARTS + 1; smallness >= 0; smallness--) {
+#pragma unroll
+            for (int w = F::PARTS - 1; w >= 0; w--) {
+                int part = smallness - w;
+                if (part >= 0 && part < 3) {
+#pragma unroll
+                    for (int s = 0; s < 2; s++) {
+#pragma unroll
+                        for (int i = 0; i < 4; i++) {
+                            weights[at][i] = a[s][w][i];
+                        }
+                        parts[u][at][0] = b[s][2 * part];
+                        parts[u][at][1] = b[s][2 * part + 1];
+                        at++;
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            sums[u][i] = 0.0f;
+        }
+    }
+    // In the emulator a meeting of the warp for several steps; on a device the tiles' chains go on side by side.
+    constexpr int MEETING = GPU_EMULATED ? 6 : 1;
+#pragma unroll
+    for (int i = 0; i < CHAIN; i += MEETING) {
+#pragma unroll
+        for (int u = 0; u < TOGETHER; u++) {
+            gpu_mma_16816_bf16_n<MEETING, 0, 4, 2>(sums[u], weights[i], parts[u][i]);
+        }
+    }
+#pragma unroll
+    for (int u = 0; u < TOGETHER; u++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float& to = acc[4 * (tile + u) + i];
+            to = F::GROUPED ? __fmaf_rn(i < 2 ? scale0 : scale1, sums[u][i], to) : __fadd_rn(to, sums[u][i]);
+        }
+    }
+}
+
 /// Adds a unit's products to the sums of the tiles.
 ///
 /// @param acc `[TILES][4]`: rows 2 g, 2 g, 2 g + 1, 2 g + 1 by tokens 2 t, 2 t + 1 for lane g · 4 + t
@@ -280,6 +344,8 @@ template <class F, int TILES, int COLS>
 __device__ __forceinline__ void multiply_unit(
     const F& format, const typename F::Unit& unit, typename F::State& state, int unitNumber,
     const Activations<F, TILES, COLS>& x, int stage, int firstStep, int tiles, float* acc) {
+    // Two chains at a time are enough to keep the matrix unit busy; where a tile is missing, its operands are zeros.
+    constexpr int TOGETHER = TILES > 1 ? 2 : 1;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         unsigned a[2][F::PARTS][4];
@@ -292,24 +358,9 @@ __device__ __forceinline__ void multiply_unit(
             format.scales(unit, half, scale0, scale1);
         }
 #pragma unroll
-        for (int tile = 0; tile < TILES; tile++) {
+        for (int tile = 0; tile < TILES; tile += TOGETHER) {
             if (tile < tiles) {
-                float sums[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-#pragma unroll
-                for (int s = 0; s < 2; s++) {
-                    unsigned b[6];
-                    x.operands(stage, tile, firstStep + 2 * half + s, b);
-#pragma unroll
-                    for (int part = 0; part < F::PARTS; part++) {
-                        gpu_mma_16816_bf16_n<3, 4, 0, 2>(sums, a[s][part], b);
-                    }
-                }
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    float part = __fadd_rn(sums[i], __fadd_rn(sums[4 + i], sums[8 + i]));
-                    float& to = acc[4 * tile + i];
-                    to = F::GROUPED ? __fmaf_rn(i < 2 ? scale0 : scale1, part, to) : __fadd_rn(to, part);
-                }
+                multiply_half<F, TILES, COLS, TOGETHER>(a, scale0, scale1, x, stage, tile, firstStep + 2 * half, acc);
             }
         }
     }

@@ -2,9 +2,10 @@
 // 16 rows and two groups of 32 columns; then words [columns / 4][row] of four codes.
 #include "project.h"
 
-struct Int8 : InOrder {
+struct Int8 {
     static constexpr int PARTS = 1;
     static constexpr bool GROUPED = true;
+    static constexpr bool SWAP = true;
     static constexpr int DEPTH = 3;
     static constexpr int BLOCK_BYTES = 1088;
     struct State {};
@@ -15,6 +16,7 @@ struct Int8 : InOrder {
 
     const unsigned char* panel;
 
+    static __device__ __forceinline__ void place(int quad, int& step, int& t) { InOrder::place(quad, step, t); }
     __device__ __forceinline__ Int8(const Product& p, unsigned long long weights, int number)
         : panel(reinterpret_cast<const unsigned char*>(weights) + number * p.panelBytes) {}
     __device__ __forceinline__ void begin(State&, int) const {}
@@ -35,12 +37,14 @@ struct Int8 : InOrder {
         codes(unit.codes[step].x, a[0], a[2]);
         codes(unit.codes[step].y, a[1], a[3]);
     }
-    /// Four codes as BF16: 128 plus the lower seven bits, less 128, and less 128 more where the eighth is set.
-    static __device__ __forceinline__ void codes(unsigned word, unsigned& first, unsigned& second) {
-        unsigned lower = word & 0x7f7f7f7fu;
-        unsigned sign = word & 0x80808080u;
-        first = gpu_bf16x2_fma(gpu_prmt(lower, 0x43u, 0x4140), 0x3f803f80u, gpu_prmt(sign, 0xc3u, 0x4140));
-        second = gpu_bf16x2_fma(gpu_prmt(lower, 0x43u, 0x4342), 0x3f803f80u, gpu_prmt(sign, 0xc3u, 0x4342));
+    /// Four codes as BF16: 128 plus the lower seven bits, less 128, and less 128 more where the eighth is set. Bytes 0 and 2
+    /// make the first operand of a row, 1 and 3 the second.
+    static __device__ __forceinline__ void codes(unsigned word, unsigned& even, unsigned& odd) {
+        even = pair(word);
+        odd = pair(word >> 8);
+    }
+    static __device__ __forceinline__ unsigned pair(unsigned word) {
+        return gpu_bf16x2_fma((word & 0x007f007fu) | 0x43004300u, 0x3f803f80u, (word & 0x00800080u) | 0xc300c300u);
     }
     static __device__ __forceinline__ void scales(const Unit& unit, int half, float& row0, float& row1) {
         row0 = bf_lo(unit.scales[half]);

@@ -37,6 +37,13 @@ final class PublishedVectorsTest {
         byte[] packed = new byte[(int) PackedPanel.bytes(18, 1)];
         assertThat(PackedPanel.encode(powers, 1, 18, MemorySegment.ofArray(packed), 0)).isEqualTo(packed.length);
         assertThat(document).contains("packed\n" + listing(packed));
+        short[] heads = new short[256];
+        for (int k = 0; k < 7; k++) {
+            heads[k] = BFloat16.fromFloat(Math.scalb(k == 5 ? -1f : 1f, 2 * k - 12));
+        }
+        byte[] exp3s = new byte[(int) Exp3sPanel.bytes(heads, 1, 256, 4)];
+        assertThat(Exp3sPanel.encode(heads, 1, 256, 4, MemorySegment.ofArray(exp3s), 0)).isEqualTo(exp3s.length);
+        assertThat(document).contains("exp3s\n" + listing(exp3s));
     }
 
     /// Words that are not filling, four bytes each as they stand in memory.

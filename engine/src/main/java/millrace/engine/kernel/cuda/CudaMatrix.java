@@ -23,16 +23,16 @@ record CudaMatrix(Matrix host, long address) {
     /// Bytes for a panel's offset.
     private static final int OFFSET_BYTES = 8;
 
-    /// Up to so many panels have 8 slices, up to twice as many 4, up to four times as many 2: enough blocks to have all
-    /// of the device's memory at work, and no more, since every block splits the activations again.
-    private static final int SMALL_PANELS = 512;
+    /// Up to so many panels have 8, 4 or 2 slices: enough blocks to have all of the device's memory at work, and no more,
+    /// since every block splits the activations again.
+    private static final int[] MOST_PANELS = {256, 512, 4096};
 
     /// In how many slices the columns are added up: a function of the shape alone, since the bits depend on it.
     static int slices(int rows, int cols) {
         int panels = WeightFormat.panels(rows);
         int slices = Exp3sPanel.MAX_SLICES;
-        for (int most = SMALL_PANELS; slices > 1 && panels > most; most *= 2) {
-            slices /= 2;
+        for (int most : MOST_PANELS) {
+            slices = panels > most ? slices / 2 : slices;
         }
         while (slices > Exp3sPanel.units(cols)) {
             slices /= 2;

@@ -5,6 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.SplittableRandom;
+import java.util.function.IntConsumer;
 import java.util.stream.IntStream;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Panels;
@@ -30,7 +31,7 @@ final class ProjectionLab implements AutoCloseable {
                     gpu.upload(address, bytes);
                     return address;
                 },
-                (n, task) -> IntStream.range(0, n).forEach(task));
+                ProjectionLab::each);
         projections = new CudaProjections(gpu, tensors);
     }
 
@@ -58,10 +59,23 @@ final class ProjectionLab implements AutoCloseable {
                 data.set(ValueLayout.JAVA_FLOAT, 4L * i, value);
             }
         }
-        var source = Matrix.Source.rowMajor(halves ? DType.BF16 : DType.F32, data, rows, cols);
-        Matrix matrix = Matrix.pack(arena, source, format, (n, task) -> IntStream.range(0, n).forEach(task));
+        return adopted(Matrix.Source.rowMajor(halves ? DType.BF16 : DType.F32, data, rows, cols), format);
+    }
+
+    /// These bits, adopted.
+    Matrix matrix(WeightFormat format, short[] halves, int rows, int cols) {
+        MemorySegment data = arena.allocateFrom(ValueLayout.JAVA_SHORT, halves);
+        return adopted(Matrix.Source.rowMajor(DType.BF16, data, rows, cols), format);
+    }
+
+    private Matrix adopted(Matrix.Source source, WeightFormat format) {
+        Matrix matrix = Matrix.pack(arena, source, format, ProjectionLab::each);
         tensors.adopt(matrix);
         return matrix;
+    }
+
+    static void each(int count, IntConsumer task) {
+        IntStream.range(0, count).forEach(task);
     }
 
     float[] array(int n, long seed) {
@@ -111,6 +125,17 @@ final class ProjectionLab implements AutoCloseable {
         return values;
     }
 
+    /// Fills a matrix with NaN.
+    void clear(Rows rows) {
+        put(new Rows(rows.values(), rows.address(), rows.length(), 0, rows.stride(), rows.stride()), filled(rows.length()));
+    }
+
+    void setInt(long address, int value) {
+        try (Arena own = Arena.ofConfined()) {
+            gpu.upload(address, own.allocateFrom(ValueLayout.JAVA_INT, value));
+        }
+    }
+
     long ints(int... values) {
         try (Arena own = Arena.ofConfined()) {
             MemorySegment segment = own.allocateFrom(ValueLayout.JAVA_INT, values);
@@ -152,7 +177,7 @@ final class ProjectionLab implements AutoCloseable {
                     sum += product;
                     magnitude += Math.abs(product);
                 }
-                double bound = bound(w.rows(), w.cols()) * U * magnitude;
+                double bound = bound(w) * U * magnitude;
                 double error = Math.abs(y[t * w.rows() + row] - sum);
                 worst = error <= bound ? Math.max(worst, bound == 0 ? 0 : error / bound) : Double.POSITIVE_INFINITY;
             }
@@ -161,9 +186,9 @@ final class ProjectionLab implements AutoCloseable {
     }
 
     /// The factor of u in the bound.
-    static double bound(int rows, int cols) {
-        int slices = CudaMatrix.slices(rows, cols);
-        return 82 + 2 * Math.ceilDiv(Math.ceilDiv(cols, 64), slices) + slices;
+    private static double bound(Matrix w) {
+        int slices = CudaMatrix.slices(w.rows(), w.cols());
+        return 76 + 2 * Math.ceilDiv(Math.ceilDiv(w.cols(), 64), slices) + slices;
     }
 
     @Override
