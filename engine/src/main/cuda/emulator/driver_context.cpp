@@ -102,6 +102,7 @@ constexpr Option OPTIONS[] = {
     {"poison", &Options::poison, 0, 1},
     {"memory", &Options::memory, 0, INT64_MAX},
     {"truncate", &Options::truncate, 0, 1},
+    {"fault", &Options::fault, 0, INT64_MAX},
     {"log", &Options::log, 0, 1},
 };
 

@@ -112,8 +112,17 @@ struct Arguments {
         bytes.resize(at);
     }
 
+    /// A driver cannot tell how many arguments it is given. Those of Millrace end with a null, see Launch.java.
     CUresult take(const Kernel& kernel, void** parameters, void** extra) {
         if (parameters) {
+            unsigned given = 0;
+            while (given <= kernel.parameters && parameters[given]) {
+                given++;
+            }
+            if (given != kernel.parameters) {
+                return refuse(CUDA_ERROR_INVALID_VALUE, std::string(kernel.name) + ": expected " + std::to_string(kernel.parameters)
+                                  + " arguments, got " + (given > kernel.parameters ? "more" : std::to_string(given)));
+            }
             for (unsigned i = 0; i < kernel.parameters; i++) {
                 memcpy(bytes.data() + offsets[i], parameters[i], kernel.sizes[i]);
             }
@@ -250,6 +259,9 @@ CUDASIM_API CUresult cuLaunchKernel(void* function, unsigned gridX, unsigned gri
         return refused;
     }
     return enqueue(stream, [=] {
+        if (options.fault && --options.fault == 0) {
+            return refuse(CUDA_ERROR_LAUNCH_FAILED, std::string("kernel ") + kernel->name + ": the fault that was asked for");
+        }
         void* pointers[128];
         for (unsigned i = 0; i < kernel->parameters; i++) {
             pointers[i] = arguments->bytes.data() + arguments->offsets[i];

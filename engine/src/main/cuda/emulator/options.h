@@ -17,6 +17,7 @@ struct Options {
     int64_t poison = 1;           // fresh memory holds NaN
     int64_t memory = 64ll << 30;  // bytes of the device
     int64_t truncate = 0;         // sums inside an mma are cut and not rounded
+    int64_t fault = 0;            // of the launches from now on, which one fails as if the kernel had; 0 for none
     int64_t log = 0;              // failures also go to stderr
 };
 

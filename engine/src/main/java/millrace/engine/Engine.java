@@ -123,12 +123,12 @@ public final class Engine implements TextEngine {
                 files.requireDigest(config.pinnedDigest());
             }
             files.requireListed();
-            Backend backend = Backend.open(config.backend(), config.threads());
+            Backend backend = Backend.open(config.backend(), config.threads(), MemoryPlanner.device(config));
             resources.push(backend);
             KvFormat kvFormat = config.kvFormat() == null
                     ? KvFormat.auto(Transformer.kvKind(model))
                     : config.kvFormat();
-            MemoryPlanner planner = new MemoryPlanner(config, Transformer.kvLayout(model, kvFormat), maxContext);
+            var planner = new MemoryPlanner(config, backend.kernels(), Transformer.kvLayout(model, kvFormat), maxContext);
             planner.expectWeights(ModelInspection.storedBytes(files));
             ModelWeights weights = ModelWeights.load(
                     model, files, backend.kernels(), WeightTargets.of(config.weightFormat()));
@@ -136,7 +136,16 @@ public final class Engine implements TextEngine {
             IntegrityLedger ledger = new IntegrityLedger();
             WeightGuard guard = WeightGuard.of(config, files, weights, backend.kernels(), ledger, resources);
             planner.weigh(weights.bytesByFormat(), guard == null ? 0 : guard.table().bytes());
-            MemoryPlan plan = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));
+            MemoryPlan planned = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));
+            Transformer transformer = new Transformer(
+                    model,
+                    weights,
+                    planner.layout(),
+                    PagePool.pagesFor(maxContext),
+                    backend.kernels(),
+                    rows(config),
+                    logitRows(config));
+            MemoryPlan plan = planner.settle(planned);
             PagePool pool = new PagePool(planner.layout(), plan.kv(), backend.kernels().cache());
             resources.push(pool);
             ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust,
@@ -145,7 +154,7 @@ public final class Engine implements TextEngine {
             openChecks(config, pool, identity);
             var checks = new Checks(
                     config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card));
-            BatchLoop loop = loop(config, model, weights, pool, backend, codec, checks);
+            BatchLoop loop = loop(config, model, transformer, pool, codec, checks);
             resources.push(loop);
             if (guard != null) {
                 guard.start(config.integrity(), loop, resources);
@@ -217,13 +226,10 @@ public final class Engine implements TextEngine {
     private static BatchLoop loop(
             EngineConfig config,
             ModelConfig model,
-            ModelWeights weights,
+            Transformer transformer,
             PagePool pool,
-            Backend backend,
             TextCodec codec,
             Checks checks) {
-        Transformer transformer =
-                new Transformer(model, weights, pool, backend.kernels(), rows(config), logitRows(config));
         List<Integer> stopTokens = ModelInspection.stopTokenIds(model, codec.tokenizer());
         return new BatchLoop(
                 transformer,

@@ -3,11 +3,15 @@ package millrace.engine;
 import java.lang.management.ManagementFactory;
 import java.util.Map;
 import java.util.stream.Collectors;
+import millrace.engine.kernel.Kernels;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PagePool;
 
 /// Splits the memory budget while a model is opened: first the weights, whose size is not a choice, then the scratch of
 /// the largest step and the process itself, and what is left to the KV cache.
+///
+/// Where kernels compute in a memory of their own, that is the memory which is planned, and the process has no part in it.
+/// What weights and scratch take there is not reckoned but read, once they have been taken.
 ///
 /// A budget that cannot be kept is refused before the weights are read, where their size is known well enough, and in
 /// any case before a page is taken.
@@ -18,16 +22,26 @@ final class MemoryPlanner {
     private static final Map<String, Double> GROWTH =
             Map.of("stored", 1.0, "bf16", 1.0, "packed", 0.76, "int8", 0.54, "int4", 0.29);
 
+    /// Of a memory of its own, what is kept for tables that grow with use.
+    private static final long TABLES = 1 << 20;
+
+    private static final double SHARE_FOR_TABLES = 0.01;
+
     private final EngineConfig config;
+    private final Kernels kernels;
     private final KvLayout layout;
     private final int maxContext;
     private final long budget;
+
+    /// Of a memory of its own, what was taken before there were weights.
+    private final long taken;
     private Map<String, Long> weights = Map.of();
     private long checksums;
 
     /// @throws BackendException `KV_BUDGET`
-    MemoryPlanner(EngineConfig config, KvLayout layout, int maxContext) {
+    MemoryPlanner(EngineConfig config, Kernels kernels, KvLayout layout, int maxContext) {
         this.config = config;
+        this.kernels = kernels;
         this.layout = layout;
         this.maxContext = maxContext;
         if (config.kvBytes() > 0 && config.kvBytes() < layout.pageBytes()) {
@@ -36,7 +50,24 @@ final class MemoryPlanner {
                     "engine.kv.bytes: expected at least " + layout.pageBytes() + ", one page, got " + config.kvBytes()
                             + "; raise it, or leave it out to take what the memory budget leaves");
         }
-        budget = config.memoryBytes() > 0 ? config.memoryBytes() : (long) (FreeMemory.bytes() * SHARE_OF_FREE);
+        budget = ownMemory()
+                ? kernels.memoryBytes()
+                : config.memoryBytes() > 0 ? config.memoryBytes() : (long) (FreeMemory.bytes() * SHARE_OF_FREE);
+        taken = kernels.memoryBytes() - kernels.memoryLeft();
+    }
+
+    /// The device that a configuration names, with its budget. The stand-in's memory is that of the machine, where the
+    /// weights lie a second time.
+    static CudaConfig device(EngineConfig config) {
+        long bytes = config.memoryBytes();
+        if (bytes == 0 && config.cuda().driver() == CudaConfig.Driver.STANDIN) {
+            bytes = (long) (FreeMemory.bytes() * SHARE_OF_FREE / 2);
+        }
+        return config.cuda().withMemoryBytes(bytes);
+    }
+
+    private boolean ownMemory() {
+        return kernels.memoryBytes() > 0;
     }
 
     KvLayout layout() {
@@ -69,14 +100,19 @@ final class MemoryPlanner {
 
     /// The plan, once the weights are there.
     ///
+    /// @param rows bytes of the rows of the largest step
     /// @throws BackendException `MEMORY_PLAN`
-    MemoryPlan plan(long scratch) {
-        long weightBytes = weights.values().stream().mapToLong(Long::longValue).sum() + checksums;
-        long runtime = runtimeBytes();
+    MemoryPlan plan(long rows) {
+        long scratch = rows + taken;
+        long weightBytes = ownMemory()
+                ? budget - kernels.memoryLeft() - taken
+                : weights.values().stream().mapToLong(Long::longValue).sum() + checksums;
+        long runtime = ownMemory() ? tables() : runtimeBytes();
         long left = budget - weightBytes - scratch - runtime;
-        String others = weightBytes + " bytes of weights, " + scratch + " of scratch and " + runtime + " of the process";
+        String others = weightBytes + " bytes of weights, " + scratch + " of scratch and " + runtime
+                + (ownMemory() ? " of tables" : " of the process");
         if (config.kvBytes() > 0) {
-            if (config.memoryBytes() > 0 && config.kvBytes() > left) {
+            if ((ownMemory() || config.memoryBytes() > 0) && config.kvBytes() > left) {
                 throw refused(others + ", and a KV cache of " + config.kvBytes());
             }
             return new MemoryPlan(budget, weightBytes, scratch, runtime, config.kvBytes());
@@ -84,8 +120,33 @@ final class MemoryPlanner {
         if (left < layout.pageBytes()) {
             throw refused(others + ", and one KV page of " + layout.pageBytes());
         }
-        long most = (long) PagePool.pagesFor(maxContext) * config.maxBatch() * layout.pageBytes();
-        return new MemoryPlan(budget, weightBytes, scratch, runtime, Math.min(left, most));
+        return new MemoryPlan(budget, weightBytes, scratch, runtime, Math.min(left, mostKv()));
+    }
+
+    private long tables() {
+        return Math.max(TABLES, (long) (budget * SHARE_FOR_TABLES));
+    }
+
+    /// The plan, once the scratch is there too: of a memory of its own it is known now what that took.
+    ///
+    /// @throws BackendException `MEMORY_PLAN`
+    MemoryPlan settle(MemoryPlan planned) {
+        if (!ownMemory()) {
+            return planned;
+        }
+        long scratch = budget - kernels.memoryLeft() - planned.weights();
+        long left = kernels.memoryLeft() - planned.runtime();
+        long kv = config.kvBytes() > 0 ? config.kvBytes() : Math.min(left, mostKv());
+        if (kv > left || left < layout.pageBytes()) {
+            throw refused(planned.weights() + " bytes of weights, " + scratch + " of scratch and " + planned.runtime()
+                    + " of tables, and a KV cache of " + Math.max(kv, layout.pageBytes()));
+        }
+        return new MemoryPlan(budget, planned.weights(), scratch, planned.runtime(), kv);
+    }
+
+    /// What the largest batch of the longest sequences can fill.
+    private long mostKv() {
+        return (long) PagePool.pagesFor(maxContext) * config.maxBatch() * layout.pageBytes();
     }
 
     /// What the Java process has taken so far beside what the engine allocates outside the heap.
@@ -97,7 +158,7 @@ final class MemoryPlanner {
     private BackendException refused(String needs) {
         String where = config.memoryBytes() > 0
                 ? "engine.memory.bytes: expected enough for "
-                : "memory: expected enough free for ";
+                : ownMemory() ? "memory of the device: expected enough for " : "memory: expected enough free for ";
         return new BackendException(
                 "MEMORY_PLAN",
                 where + needs + ", got " + budget + "; raise it, take a smaller engine.weights or engine.kv.format,"

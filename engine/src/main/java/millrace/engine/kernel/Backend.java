@@ -1,9 +1,13 @@
 package millrace.engine.kernel;
 
+import java.util.Set;
 import millrace.engine.BackendException;
+import millrace.engine.CudaConfig;
 import millrace.engine.kernel.cpu.CpuKernels;
 import millrace.engine.kernel.cpu.Loops;
 import millrace.engine.kernel.cpu.WarmingLoops;
+import millrace.engine.kernel.cuda.CudaKernels;
+import millrace.engine.kernel.cuda.CudaProbe;
 import millrace.engine.kernel.ffi.NativeTier;
 import millrace.engine.kernel.scalar.ScalarLoops;
 import millrace.engine.kernel.vector.VectorLoops;
@@ -13,13 +17,50 @@ import org.jspecify.annotations.Nullable;
 ///
 /// Backends of one profile give the same bits; they differ in speed.
 ///
-/// @param name `native`, `vector` or `scalar`
+/// @param name `cuda`, `native`, `vector` or `scalar`
 /// @param reason one sentence for the start-up story
 public record Backend(String name, String reason, Kernels kernels) implements AutoCloseable {
     private static final String MODULE = "jdk.incubator.vector";
+    private static final Set<String> PROCESSOR = Set.of("auto", "native", "vector", "scalar");
     private static final String ADD_MODULE = "start java with --add-modules " + MODULE;
 
-    /// Opens a backend. This class alone names the vector package, whose classes are loaded only where it uses them.
+    /// Opens a backend, which may be a GPU.
+    ///
+    /// @param name `cuda`; `auto` for a GPU of the system's driver where there is one; else as [#open(String, int)]
+    /// @param threads compute threads of the processor
+    /// @param cuda the device
+    /// @throws BackendException as [#open(String, int)], and with the codes of `cuda`'s if that was asked for
+    public static Backend open(String name, int threads, CudaConfig cuda) {
+        if (name.equals("cuda")) {
+            return ofCuda("asked for", threads, cuda);
+        }
+        if (!PROCESSOR.contains(name)) {
+            throw unknown("auto, cuda, native, vector or scalar", name);
+        }
+        if (!name.equals("auto")) {
+            return open(name, threads);
+        }
+        String missing = "the stand-in is taken only when cuda is asked for";
+        if (cuda.driver() == CudaConfig.Driver.SYSTEM) {
+            missing = CudaProbe.missing(cuda);
+            if (missing == null) {
+                return ofCuda("a device and its driver answered", threads, cuda);
+            }
+        }
+        Backend backend = open(name, threads);
+        return new Backend(backend.name, backend.reason + "; not cuda: " + missing, backend.kernels);
+    }
+
+    private static Backend ofCuda(String reason, int threads, CudaConfig cuda) {
+        CudaKernels kernels = CudaKernels.open(cuda, team(threads));
+        return new Backend("cuda", reason + "; " + kernels.describe(), kernels);
+    }
+
+    private static int team(int threads) {
+        return threads == 0 ? Runtime.getRuntime().availableProcessors() : threads;
+    }
+
+    /// Opens a backend of the processor. This class alone names the vector package, whose classes are loaded only where it uses them.
     ///
     /// @param name `native`, `vector`, `scalar`, or `auto` for the fastest that this machine and JVM can run
     /// @param threads compute threads, the caller's included; 0 takes one per processor
@@ -32,7 +73,7 @@ public record Backend(String name, String reason, Kernels kernels) implements Au
 
     /// @param nativeMissing why there are no native loops, or null
     static Backend open(String name, int threads, boolean vectorModule, @Nullable String nativeMissing) {
-        int team = threads == 0 ? Runtime.getRuntime().availableProcessors() : threads;
+        int team = team(threads);
         return switch (name) {
             case "scalar" -> scalar(team, "asked for");
             case "vector" -> {
@@ -61,15 +102,17 @@ public record Backend(String name, String reason, Kernels kernels) implements Au
                         : scalar(team, "the module " + MODULE + " is missing: " + ADD_MODULE + " (not native: "
                                 + nativeMissing + ")");
             }
-            default ->
-                throw new BackendException(
-                        "BACKEND_UNKNOWN", "backend: expected auto, native, vector or scalar, got \"" + name + "\"");
+            default -> throw unknown("auto, native, vector or scalar", name);
         };
     }
 
     /// What the bits of its results depend on: equal profiles, equal bits.
     public String profile() {
         return kernels.profile();
+    }
+
+    private static BackendException unknown(String known, String name) {
+        return new BackendException("BACKEND_UNKNOWN", "backend: expected " + known + ", got \"" + name + "\"");
     }
 
     private static BackendException unavailable(String message) {

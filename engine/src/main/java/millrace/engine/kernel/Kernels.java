@@ -76,6 +76,16 @@ public interface Kernels extends AutoCloseable {
         return Device.PROCESSOR;
     }
 
+    /// Memory of its own that a backend may take in all, in bytes; 0 where it computes in that of the process.
+    default long memoryBytes() {
+        return 0;
+    }
+
+    /// What is left of it.
+    default long memoryLeft() {
+        return 0;
+    }
+
     // ------------------------------------------------------------------------------------------------ where things lie
 
     /// New activations of zeros for operations to write and read. Their side on the heap may be missing.

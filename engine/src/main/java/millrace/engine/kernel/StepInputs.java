@@ -10,6 +10,9 @@ public final class StepInputs {
     /// The numbers of rows that a step of single tokens may be recorded for.
     private static final int[] BUCKETS = {1, 2, 4, 8, 16, 32, 64};
 
+    /// The largest bucket.
+    public static final int MOST_BUCKET = BUCKETS[BUCKETS.length - 1];
+
     private final int maxPages;
     private final int[] tokens;
     private final int[] wantedRows;

@@ -50,20 +50,42 @@ public final class Transformer implements StepModel {
     /// Whether the inputs of the next step were sent.
     private boolean ready;
 
+    /// @param pool of the pages that steps will read and write
     /// @param maxRows the most rows of a step
     /// @param maxLogitRows the most of them that want logits
     public Transformer(
             ModelConfig config, ModelWeights weights, PagePool pool, Kernels kernels, int maxRows, int maxLogitRows) {
-        if (!pool.layout().equals(kvLayout(config, pool.layout().format()))) {
-            throw new IllegalArgumentException("transformer: a KV cache of another model: " + pool.layout());
+        this(
+                config,
+                weights,
+                pool.layout(),
+                Math.min(pool.pageCount(), PagePool.pagesFor(config.maxPositionEmbeddings())),
+                kernels,
+                maxRows,
+                maxLogitRows);
+    }
+
+    /// Before there is a pool.
+    ///
+    /// @param layout of its pages
+    /// @param maxPages the most pages of a sequence
+    public Transformer(
+            ModelConfig config,
+            ModelWeights weights,
+            KvLayout layout,
+            int maxPages,
+            Kernels kernels,
+            int maxRows,
+            int maxLogitRows) {
+        if (!layout.equals(kvLayout(config, layout.format()))) {
+            throw new IllegalArgumentException("transformer: a KV cache of another model: " + layout);
         }
         this.config = config;
         this.weights = weights;
         this.kernels = kernels;
-        attention = Attention.of(config, pool.layout(), kernels, maxRows);
+        attention = Attention.of(config, layout, kernels, maxRows);
         feedForward = new FeedForward(config, kernels, maxRows);
         rotary = weights.rotary();
-        int maxPages = Math.min(pool.pageCount(), PagePool.pagesFor(config.maxPositionEmbeddings()));
         inputs = kernels.inputs(maxRows, maxPages, rotary.rotaryDim());
         x = kernels.rows(maxRows, config.hiddenSize());
         normed = kernels.hostRows(maxRows, config.hiddenSize());

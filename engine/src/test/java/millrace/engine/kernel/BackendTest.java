@@ -5,6 +5,10 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import millrace.engine.BackendException;
+import millrace.engine.CudaConfig;
+import millrace.engine.Device;
+import millrace.engine.kernel.cuda.CudaKernels;
+import millrace.engine.kernel.cuda.CudaProbe;
 import millrace.engine.kernel.ffi.NativeTier;
 import millrace.engine.kernel.scalar.ScalarLoops;
 import org.junit.jupiter.api.Test;
@@ -85,5 +89,56 @@ final class BackendTest {
         assertThatThrownBy(() -> Backend.open("cuda", 1))
                 .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("BACKEND_UNKNOWN"))
                 .hasMessage("backend: expected auto, native, vector or scalar, got \"cuda\"");
+    }
+
+    @Test
+    void autoShouldSayWhyItIsNotCuda() {
+        String missing = CudaProbe.missing(CudaConfig.SYSTEM);
+        assumeTrue(missing != null, "a device is here");
+        try (Backend backend = Backend.open("auto", 1, CudaConfig.SYSTEM)) {
+            assertThat(backend.name()).isNotEqualTo("cuda");
+            assertThat(backend.reason()).endsWith("; not cuda: " + missing);
+            assertThat(backend.profile()).isEqualTo(Kernels.CPU_STRICT);
+        }
+    }
+
+    @Test
+    void autoShouldNeverTakeTheStandin() {
+        try (Backend backend = Backend.open("auto", 1, CudaConfig.STANDIN)) {
+            assertThat(backend.name()).isNotEqualTo("cuda");
+            assertThat(backend.reason()).endsWith("; not cuda: the stand-in is taken only when cuda is asked for");
+        }
+    }
+
+    @Test
+    void cudaAskedForShouldBeTheStandinIfThatWasSaid() {
+        assumeTrue(CudaKernels.class.getResource("libcuda-standin.so") != null, "built without a C++ compiler");
+        try (Backend backend = Backend.open("cuda", 1, CudaConfig.STANDIN.withMemoryBytes(64 << 20))) {
+            assertThat(backend.name()).isEqualTo("cuda");
+            assertThat(backend.profile()).isEqualTo("cuda-mma/v1");
+            assertThat(backend.reason())
+                    .matches("asked for; Millrace CUDA stand-in \\(CPU\\), device 0, compute capability \\d\\.\\d, "
+                            + "driver of CUDA \\d+\\.\\d, \\d+ MiB, kernels of millrace\\.(fatbin|ptx)");
+            Device device = backend.kernels().device();
+            assertThat(device.standIn()).isTrue();
+            assertThat(device.imageSha256()).matches("[0-9a-f]{64}");
+            assertThat(backend.kernels().memoryBytes()).isEqualTo(64 << 20);
+            assertThat(backend.kernels().memoryLeft()).isBetween(1L, 64L << 20);
+        }
+    }
+
+    @Test
+    void cudaAskedForAndMissingShouldStopTheStart() {
+        assumeTrue(CudaProbe.missing(CudaConfig.SYSTEM) != null, "a device is here");
+        assertThatThrownBy(() -> Backend.open("cuda", 1, CudaConfig.SYSTEM))
+                .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).startsWith("CUDA_"))
+                .hasMessageMatching("backend \"cuda\": .*expected .*, got .*; .*");
+    }
+
+    @Test
+    void unknownNameShouldBeRefusedWithAllThatThereAre() {
+        assertThatThrownBy(() -> Backend.open("gpu", 1, CudaConfig.SYSTEM))
+                .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("BACKEND_UNKNOWN"))
+                .hasMessage("backend: expected auto, cuda, native, vector or scalar, got \"gpu\"");
     }
 }

@@ -22,8 +22,10 @@ final class CudaInputs {
     private final StepBlock.Part angles;
     private final CudaCacheBatch batch;
     private final CudaCacheBatch wantedBatch;
+    private final Recordings recordings;
 
     CudaInputs(Gpu gpu, int maxRows, int maxPages, int rotaryDim) {
+        recordings = new Recordings(gpu);
         long ints = (long) Integer.BYTES * maxRows;
         counts = block.part(Integer.BYTES * COUNTS);
         tokens = block.part(ints);
@@ -39,6 +41,11 @@ final class CudaInputs {
     /// The host's side.
     StepInputs inputs() {
         return inputs;
+    }
+
+    /// The steps that were recorded with these inputs.
+    Recordings recordings() {
+        return recordings;
     }
 
     /// Queues the copies of all that a step needs. Nothing that an earlier one queued may be under way.

@@ -33,6 +33,9 @@ final class CudaLibraries {
     /// What the stand-in exports and no driver does.
     static final String STANDIN_MARK = "millrace_cuda_standin";
 
+    /// Its function that tells the last failure in words.
+    static final String STANDIN_MESSAGE = "millrace_cudasim_message";
+
     private static final String STANDIN = "libcuda-standin.so";
     private static final String DRIVER = "libcuda.so.1";
     private static final String TEMPORARY = "java.io.tmpdir";

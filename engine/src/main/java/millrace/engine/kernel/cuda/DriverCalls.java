@@ -44,6 +44,9 @@ interface DriverCalls {
     /// The driver's name for a result.
     String resultName(int result);
 
+    /// What the stand-in says of its last failure; empty of a driver, which says nothing but the result.
+    String message();
+
     /// The calls of an opened library.
     ///
     /// @throws IllegalArgumentException if it lacks one of them
@@ -56,6 +59,7 @@ interface DriverCalls {
         private static final ValueLayout.OfInt I = ValueLayout.JAVA_INT;
         private static final MemoryLayout P = ValueLayout.ADDRESS;
         private static final int NAME = 256;
+        private static final long MESSAGE = 4096;
 
         private final SymbolLookup library;
         private final MethodHandle init;
@@ -150,6 +154,21 @@ interface DriverCalls {
         @Override
         public int deviceAttribute(int device, int number, Answer answer) {
             return number(answer, out -> (int) attribute.invokeExact(out, number, device));
+        }
+
+        @Override
+        @SuppressWarnings("restricted")
+        public String message() {
+            if (!standin()) {
+                return "";
+            }
+            MethodHandle message = handle(
+                    CudaLibraries.STANDIN_MESSAGE, FunctionDescriptor.of(ValueLayout.JAVA_LONG, P, ValueLayout.JAVA_LONG));
+            try (Arena arena = Arena.ofConfined()) {
+                MemorySegment text = arena.allocate(MESSAGE);
+                call(text, out -> (int) (long) message.invokeExact(out, MESSAGE));
+                return text.getString(0);
+            }
         }
 
         @Override

@@ -1,5 +1,6 @@
 package millrace.engine.kernel.cuda;
 
+import java.util.function.Supplier;
 import jcuda.driver.CUresult;
 import jcuda.driver.JCudaDriver;
 import millrace.engine.DeviceException;
@@ -12,12 +13,15 @@ import org.jspecify.annotations.Nullable;
 /// report it rather than the noise that follows.
 final class Faults {
     private final String device;
+    private final Supplier<String> words;
     private String launched = "";
     private volatile @Nullable DeviceException failure;
 
     /// @param device for the messages
-    Faults(String device) {
+    /// @param words what the driver has to say of its last failure beyond the result; empty for nothing
+    Faults(String device, Supplier<String> words) {
         this.device = device;
+        this.words = words;
     }
 
     /// Notes what is launched, for the report of a later call.
@@ -57,8 +61,6 @@ final class Faults {
         if (first != null) {
             requireUsable();
         }
-        String[] text = new String[1];
-        JCudaDriver.cuGetErrorString(result, text);
         String name = name(result);
         String after = kernel.isEmpty() ? "" : ", kernels up to " + kernel + " were queued before";
         boolean sticky = sticky(result);
@@ -70,7 +72,7 @@ final class Faults {
         DeviceException fault = new DeviceException(
                 result == CUresult.CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_MEMORY" : "CUDA_FAILED",
                 "%s: %s: expected success, got %s (%d): %s%s; %s"
-                        .formatted(device, call, name, result, text[0] == null ? name : text[0], after, advice),
+                        .formatted(device, call, name, result, description(result), after, advice),
                 result,
                 name,
                 kernel,
@@ -79,6 +81,16 @@ final class Faults {
             failure = fault;
         }
         return fault;
+    }
+
+    private String description(int result) {
+        String own = words.get();
+        if (!own.isEmpty()) {
+            return own;
+        }
+        String[] text = new String[1];
+        JCudaDriver.cuGetErrorString(result, text);
+        return text[0] == null ? name(result) : text[0];
     }
 
     /// The driver's name for a result.

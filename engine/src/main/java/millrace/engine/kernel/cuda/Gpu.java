@@ -61,11 +61,11 @@ public final class Gpu implements AutoCloseable {
     private boolean capturing;
     private boolean closed;
 
-    private Gpu(CudaDevice device, CudaConfig config, String imageName, byte[] image) {
+    private Gpu(CudaDevice device, Supplier<String> words, CudaConfig config, String imageName, byte[] image) {
         this.device = device;
         this.imageName = imageName;
         imageDigest = PrivateFile.sha256(image);
-        faults = new Faults(device.name());
+        faults = new Faults(device.name(), words);
         faults.check(JCudaDriver.cuInit(0), "cuInit");
         faults.check(JCudaDriver.cuDeviceGet(handle, device.ordinal()), "cuDeviceGet");
         faults.check(JCudaDriver.cuDevicePrimaryCtxRetain(context, handle), "cuDevicePrimaryCtxRetain");
@@ -82,7 +82,8 @@ public final class Gpu implements AutoCloseable {
     /// @throws millrace.engine.BackendException with the codes of [CudaProbe], `CUDA_BINDING` or `CUDA_NO_KERNELS`
     /// @throws DeviceException `CUDA_MEMORY` or `CUDA_FAILED`
     public static Gpu open(CudaConfig config) {
-        CudaDevice device = CudaProbe.probe(config);
+        DriverCalls driver = CudaLibraries.driver(config.driver());
+        CudaDevice device = CudaProbe.probe(driver, config);
         String name = config.image() == null ? "millrace.fatbin" : config.image();
         byte[] image = CudaLibraries.resource(name);
         if (image == null && config.image() == null) {
@@ -96,7 +97,7 @@ public final class Gpu implements AutoCloseable {
                     "build again without it, or set engine.backend to auto");
         }
         CudaLibraries.load(config.driver());
-        return new Gpu(device, config, name, image);
+        return new Gpu(device, driver::message, config, name, image);
     }
 
     private long budget(CudaConfig config) {

@@ -12,8 +12,10 @@ import java.util.Locale;
 import millrace.engine.CudaConfig;
 
 /// The driver that runs kernels on the CPU, as tests use it.
-final class StandIn {
+public final class StandIn {
     private static final long REFUSED = Long.MIN_VALUE;
+    private static final FunctionDescriptor SET =
+            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG);
 
     private StandIn() {}
 
@@ -25,7 +27,7 @@ final class StandIn {
     }
 
     /// Takes an option back.
-    interface Setting extends AutoCloseable {
+    public interface Setting extends AutoCloseable {
         default void during(Runnable check) {
             check.run();
         }
@@ -34,9 +36,14 @@ final class StandIn {
         void close();
     }
 
+    /// Skips the test where there is none.
+    public static void assumePresent() {
+        assumeTrue(CudaLibraries.resource("libcuda-standin.so") != null, "built without a C++ compiler");
+    }
+
     /// A device, for as long as the caller wants; without a stand-in the test is skipped.
     static Gpu open() {
-        assumeTrue(CudaLibraries.resource("libcuda-standin.so") != null, "built without a C++ compiler");
+        assumePresent();
         return Gpu.open(CudaConfig.STANDIN);
     }
 
@@ -50,7 +57,7 @@ final class StandIn {
     }
 
     /// Changes an option of emulator/options.h while a device is open.
-    static Setting with(String option, long value) {
+    public static Setting with(String option, long value) {
         long before = set(option, value);
         if (before == REFUSED) {
             throw new IllegalArgumentException("stand-in: no option " + option.toLowerCase(Locale.ROOT) + " of " + value);
@@ -58,9 +65,20 @@ final class StandIn {
         return () -> set(option, before);
     }
 
+    /// Makes the driver what the next process would find: nothing failed, nothing is there. No device may be open.
+    public static void reset() {
+        try {
+            handle("millrace_cudasim_reset", FunctionDescriptor.ofVoid()).invokeExact();
+        } catch (RuntimeException | Error e) {
+            throw e;
+        } catch (Throwable e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
     private static long set(String option, long value) {
         try (Arena arena = Arena.ofConfined()) {
-            return (long) handle().invokeExact(arena.allocateFrom(option), value);
+            return (long) handle("millrace_cudasim_set", SET).invokeExact(arena.allocateFrom(option), value);
         } catch (RuntimeException | Error e) {
             throw e;
         } catch (Throwable e) {
@@ -70,9 +88,8 @@ final class StandIn {
 
     /// The library is loaded under the driver's name.
     @SuppressWarnings("restricted")
-    private static MethodHandle handle() {
-        var address = SymbolLookup.libraryLookup("libcuda.so.1", Arena.global()).findOrThrow("millrace_cudasim_set");
-        return Linker.nativeLinker().downcallHandle(
-                address, FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG));
+    private static MethodHandle handle(String symbol, FunctionDescriptor descriptor) {
+        var address = SymbolLookup.libraryLookup("libcuda.so.1", Arena.global()).findOrThrow(symbol);
+        return Linker.nativeLinker().downcallHandle(address, descriptor);
     }
 }

@@ -1,0 +1,43 @@
+package millrace.engine.kernel.cuda;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/// The two sides of a matrix of activations that is sent or fetched, and the pinned memory between them: the heap may move
+/// while the device copies.
+final class HostSide {
+    private final float[] values;
+    private final MemorySegment pinned;
+    private final long address;
+    private final Copy copy;
+
+    /// @param values the side on the heap
+    HostSide(Gpu gpu, float[] values) {
+        this.values = values;
+        long bytes = (long) Float.BYTES * values.length;
+        pinned = gpu.pinned(bytes);
+        address = gpu.allocate(bytes, "activations");
+        copy = gpu.copy(pinned, address);
+    }
+
+    /// Absolute address of the device's side.
+    long address() {
+        return address;
+    }
+
+    /// Queues the copy of the first floats to the device; pinned memory must not be in use by a copy before.
+    void send(int floats) {
+        MemorySegment.copy(values, 0, pinned, ValueLayout.JAVA_FLOAT, 0, floats);
+        copy.send((long) Float.BYTES * floats);
+    }
+
+    /// Queues the copy of the first floats to pinned memory.
+    void queueFetch(int floats) {
+        copy.fetch((long) Float.BYTES * floats);
+    }
+
+    /// Takes what has arrived there.
+    void take(int floats) {
+        MemorySegment.copy(pinned, ValueLayout.JAVA_FLOAT, 0, values, 0, floats);
+    }
+}

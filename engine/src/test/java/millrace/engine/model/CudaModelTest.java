@@ -1,0 +1,113 @@
+package millrace.engine.model;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import millrace.engine.CudaConfig;
+import millrace.engine.KvFormat;
+import millrace.engine.TinyModel;
+import millrace.engine.batch.StepPlan.Logits;
+import millrace.engine.kernel.Backend;
+import millrace.engine.kernel.cuda.StandIn;
+import millrace.engine.kv.PageTable;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/// Whole models on the CUDA backend: near the processor's results, and the same bits however a step is run.
+final class CudaModelTest {
+    /// Of logits and hidden values, relative to the largest of a step.
+    private static final double NEAR = 3e-5;
+
+    /// The processor rounds queries to integers for a cache in INT8, the device does not.
+    private static final double NEAR_INT8 = 2e-3;
+
+    private static final int[] IDS = TinyModel.tokens(60);
+
+    @TempDir
+    Path dir;
+
+    @BeforeAll
+    static void needsTheStandin() {
+        StandIn.assumePresent();
+    }
+
+    @ParameterizedTest
+    @CsvSource({"glm4_moe, F32", "glm4_moe, INT8", "kimi_k2, BF16", "glm4_moe_lite, FP8", "glm4, INT4", "qwen2, F32"})
+    void stepsShouldBeNearTheProcessorsAndHaveTheSameBitsWhenRecorded(String model, KvFormat format) throws IOException {
+        TinyModel.of(model).write(dir);
+        CudaConfig config = CudaConfig.STANDIN.withMemoryBytes(512 << 20);
+        try (ModelRun cpu = ModelRun.open(dir, "scalar", 1, format);
+                ModelRun cuda = ModelRun.open(dir, Backend.open("cuda", 2, config), format)) {
+            assertThat(cuda.transformer().logitBound()).isEqualTo(cpu.transformer().logitBound());
+            List<float[]> expected = steps(cpu);
+            // Once as they are, once captured, once repeated.
+            List<float[]> first = steps(cuda);
+            for (int step = 0; step < expected.size(); step++) {
+                assertNear(first.get(step), expected.get(step), format == KvFormat.INT8 ? NEAR_INT8 : NEAR, step);
+            }
+            for (String how : new String[] {"captured", "repeated"}) {
+                List<float[]> again = steps(cuda);
+                for (int step = 0; step < expected.size(); step++) {
+                    assertThat(again.get(step)).as("step %d, %s", step, how).containsExactly(first.get(step));
+                }
+            }
+        }
+    }
+
+    private static void assertNear(float[] got, float[] expected, double near, int step) {
+        assertThat(got).hasSameSizeAs(expected);
+        double largest = 0;
+        double difference = 0;
+        for (int i = 0; i < got.length; i++) {
+            largest = Math.max(largest, Math.abs(expected[i]));
+            difference = Math.max(difference, Math.abs(expected[i] - got[i]));
+        }
+        assertThat(difference).as("step %d, largest %f", step, largest).isLessThanOrEqualTo(near * largest);
+    }
+
+    /// Prompts in pieces, then tokens of 1 to 5 sequences at once: logits and hidden rows of each step.
+    private static List<float[]> steps(ModelRun run) {
+        List<float[]> results = new ArrayList<>();
+        List<PageTable> tables = new ArrayList<>();
+        int[] lengths = new int[5];
+        for (int i = 0; i < lengths.length; i++) {
+            tables.add(run.newTable());
+        }
+        for (int i = 0; i < lengths.length; i++) {
+            run.step(tables.get(i), IDS, 0, 3 + 4 * i, Logits.NONE);
+            lengths[i] = 3 + 4 * i;
+        }
+        run.plan().clear();
+        add(run, tables, lengths, 2, 1, Logits.LAST);
+        add(run, tables, lengths, 3, 9, Logits.LAST);
+        add(run, tables, lengths, 4, 3, Logits.ALL);
+        forward(run, results);
+        for (int n : new int[] {1, 3, 5}) {
+            run.plan().clear();
+            for (int i = 0; i < n; i++) {
+                add(run, tables, lengths, i, 1, Logits.LAST);
+            }
+            forward(run, results);
+        }
+        tables.forEach(PageTable::release);
+        return results;
+    }
+
+    private static void add(ModelRun run, List<PageTable> tables, int[] lengths, int i, int count, Logits wanted) {
+        assertThat(tables.get(i).ensure(lengths[i] + count)).isTrue();
+        run.plan().add(tables.get(i), IDS, lengths[i], count, lengths[i], wanted);
+        lengths[i] += count;
+    }
+
+    private static void forward(ModelRun run, List<float[]> results) {
+        int rows = run.transformer().forward(run.plan());
+        results.add(Arrays.copyOf(run.transformer().logits(), rows * run.transformer().vocabSize()));
+        results.add(Arrays.copyOf(run.transformer().hidden(), rows * run.transformer().hiddenSize()));
+    }
+}
