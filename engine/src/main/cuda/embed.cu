@@ -73,7 +73,7 @@ struct EmbedPacked {
 };
 
 struct EmbedTable {
-    unsigned long long address;    // of the panels; of PACKED, of their offsets
+    unsigned long long address;    // of the panels; of PACKED, of their offsets, whose lowest bit marks raw ones
     unsigned long long panelBytes; // 0 of PACKED
     int rows, cols, slices;
 };
@@ -91,7 +91,7 @@ __device__ __forceinline__ void embed(const EmbedTable& t, const int* tokens, fl
         const unsigned char* all = reinterpret_cast<const unsigned char*>(t.address);
         unsigned long long offset =
             t.panelBytes != 0 ? token / 16 * t.panelBytes : reinterpret_cast<const unsigned long long*>(all)[token / 16];
-        const EmbedElement element = {all + offset, token % 16, col};
+        const EmbedElement element = {all + (offset & ~1ull), token % 16, col};
         value = F::value(element, t.slices);
     }
     y[(long long)row * stride + col] = value;

@@ -70,35 +70,46 @@ struct Place {
     int tokens; // at least 1
 };
 
-// The first of the token groups, of GROUP tokens each, that belong to an expert: experts with rows have ⌈rows / GROUP⌉ of
-// them, in order. False if there are fewer than `group + 1`. All lanes of a warp call this together.
+// The groups of an expert's rows, of GROUP rows each.
+template <int GROUP> __device__ __forceinline__ int expert_groups(int begin, int end) { return (end - begin + GROUP - 1) / GROUP; }
+
+// The expert that a group of rows belongs to: experts have their groups one after another. False if there are no more than
+// `group`. All lanes of a warp call this together; each looks at as many neighbours, so that all loads are on their way at once.
 template <int GROUP>
 __device__ __forceinline__ bool find_expert(const Product& p, int group, int& expert, int& first, int& tokens) {
     int lane = threadIdx.x & 31;
-    int before = 0;
-    for (int base = 0; base < p.experts; base += 32) {
-        int e = base + lane;
-        int begin = e < p.experts ? p.firstSlot[e] : 0;
-        int count = e < p.experts ? p.firstSlot[e + 1] - begin : 0;
-        int groups = (count + GROUP - 1) / GROUP;
-        int upTo = groups;
-#pragma unroll
-        for (int o = 1; o < 32; o <<= 1) {
-            int other = __shfl_up_sync(GPU_ALL_LANES, upTo, o);
-            upTo += lane >= o ? other : 0;
-        }
-        unsigned beyond = __ballot_sync(GPU_ALL_LANES, before + upTo > group);
-        if (beyond != 0) {
-            int at = __ffs((int)beyond) - 1;
-            int inExpert = group - before - __shfl_sync(GPU_ALL_LANES, upTo - groups, at);
-            expert = base + at;
-            first = __shfl_sync(GPU_ALL_LANES, begin, at) + inExpert * GROUP;
-            tokens = min(GROUP, __shfl_sync(GPU_ALL_LANES, count, at) - inExpert * GROUP);
-            return true;
-        }
-        before += __shfl_sync(GPU_ALL_LANES, upTo, 31);
+    int each = (p.experts + 31) / 32;
+    int from = min(lane * each, p.experts);
+    int to = min(from + each, p.experts);
+    int groups = 0;
+#pragma unroll 4
+    for (int e = from; e < to; e++) {
+        groups += expert_groups<GROUP>(p.firstSlot[e], p.firstSlot[e + 1]);
     }
-    return false;
+    int upTo = groups;
+#pragma unroll
+    for (int o = 1; o < 32; o <<= 1) {
+        int other = __shfl_up_sync(GPU_ALL_LANES, upTo, o);
+        upTo += lane >= o ? other : 0;
+    }
+    unsigned beyond = __ballot_sync(GPU_ALL_LANES, upTo > group);
+    if (beyond == 0) {
+        return false;
+    }
+    int owner = __ffs((int)beyond) - 1;
+    if (lane == owner) {
+        int left = group - (upTo - groups);
+        expert = from;
+        for (int own; left >= (own = expert_groups<GROUP>(p.firstSlot[expert], p.firstSlot[expert + 1])); left -= own) {
+            expert++;
+        }
+        first = p.firstSlot[expert] + left * GROUP;
+        tokens = min(GROUP, p.firstSlot[expert + 1] - first);
+    }
+    expert = __shfl_sync(GPU_ALL_LANES, expert, owner);
+    first = __shfl_sync(GPU_ALL_LANES, first, owner);
+    tokens = __shfl_sync(GPU_ALL_LANES, tokens, owner);
+    return true;
 }
 
 /// Where this block works; false if it has nothing to do. The same for all threads of a block.
@@ -112,7 +123,7 @@ template <int GROUP> __device__ __forceinline__ bool find_place(const Work& work
     product = work.products + entry.x;
     const Product& p = *product;
     int first = group * GROUP;
-    int tokens;
+    int tokens = 0;
     int expert = 0;
     if (p.experts > 0) {
         if (!find_expert<GROUP>(p, group, expert, first, tokens)) {
@@ -420,9 +431,6 @@ __device__ __forceinline__ void project(const Work& work) {
     X x(shared, place.x, p.xStride, p.cols, place.tokens);
     float* totals = reinterpret_cast<float*>(shared + (WIDE ? X::BYTES : 0)) + warp * TILES * 128 + lane;
     F format(p, place.weights, mine ? panel : 0);
-    typename F::State state;
-    format.begin(state, slice);
-
     Walk<WIDE> ahead(slice, slices, mine ? units : 0);
     Walk<WIDE> now = ahead;
     Walk<WIDE> staged(0, WIDE ? slices : PROJECT_WARPS, units); // the first unit of the stage whose copies begin next
@@ -435,6 +443,8 @@ __device__ __forceinline__ void project(const Work& work) {
         ahead.next();
     }
     x.begin(staged.unit * UNIT);
+    typename F::State state; // waits for what it reads, so after all loads were begun
+    format.begin(state, slice);
     x.finish(0);
     staged.next();
     x.begin(staged.unit * UNIT);

@@ -28,11 +28,12 @@ struct Exp3s : InOrder {
 
     __device__ __forceinline__ Exp3s(const Product&, unsigned long long weights, int number) {
         const unsigned char* all = reinterpret_cast<const unsigned char*>(weights);
-        panel = all + reinterpret_cast<const unsigned long long*>(all)[number];
-        uint4 header = *reinterpret_cast<const uint4*>(panel);
-        heads0 = header.x;
-        heads1 = header.y;
-        raw = header.z != 0;
+        unsigned long long offset = reinterpret_cast<const unsigned long long*>(all)[number];
+        panel = all + (offset & ~1ull);
+        raw = (offset & 1) != 0; // so that the first unit need not wait for the header
+        uint2 heads = *reinterpret_cast<const uint2*>(panel);
+        heads0 = heads.x;
+        heads1 = heads.y;
     }
     __device__ __forceinline__ void begin(State& state, int slice) const {
         // Raw panels have one list, which is empty.

@@ -2,7 +2,6 @@ package millrace.engine.kernel.cuda;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.util.stream.IntStream;
 import millrace.engine.format.Bf16Panel;
 import millrace.engine.format.Exp3sPanel;
 import millrace.engine.format.PackedPanel;
@@ -15,7 +14,7 @@ import millrace.engine.kernel.Memory;
 ///
 /// Its bytes there are those of the host, but for PACKED: that has a form of its own on the device ([Exp3sPanel]), made
 /// from the host's whenever it is copied. There the offset of each panel, 8 bytes, stands before the panels, from the
-/// beginning of all.
+/// beginning of all; the lowest bit says that the panel is raw.
 ///
 /// @param host the matrix on the host, which stays what the device's copy is made from
 /// @param address of its bytes in the device's memory
@@ -65,9 +64,11 @@ record CudaMatrix(Matrix host, long address) {
             offsets[p + 1] += offsets[p];
         }
         MemorySegment bytes = Memory.allocateDense(arena, offsets[host.panels()], "the packed weights of the device");
-        IntStream.range(0, host.panels()).forEach(p -> Words.twice(bytes, (long) OFFSET_BYTES * p, offsets[p]));
-        each.run(host.panels(), p ->
-                Exp3sPanel.encode(numbers(host, p), panelRows(host, p), host.cols(), slices, bytes, offsets[p]));
+        each.run(host.panels(), p -> {
+            Exp3sPanel.encode(numbers(host, p), panelRows(host, p), host.cols(), slices, bytes, offsets[p]);
+            int raw = Exp3sPanel.isRaw(bytes, offsets[p]) ? 1 : 0;
+            Words.twice(bytes, (long) OFFSET_BYTES * p, offsets[p] | raw);
+        });
         return bytes;
     }
 

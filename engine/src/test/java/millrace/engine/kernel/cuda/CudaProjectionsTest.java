@@ -111,7 +111,9 @@ final class CudaProjectionsTest {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment bytes = CudaMatrix.bytes(arena, packed, ProjectionLab::each);
                 for (int p = 0; p < packed.panels(); p++) {
-                    met[Exp3sPanel.isRaw(bytes, Words.twice(bytes, 8L * p)) ? 1 : 0] = true;
+                    long offset = Words.twice(bytes, 8L * p);
+                    assertThat(Exp3sPanel.isRaw(bytes, offset & -2)).isEqualTo((offset & 1) != 0);
+                    met[(int) offset & 1] = true;
                 }
             }
             float[] x = lab.array(9 * 190, 6);
@@ -253,6 +255,18 @@ final class CudaProjectionsTest {
                 assertThat(Arrays.copyOfRange(y, 35 * rows, y.length)).matches(rest -> allNaN(rest));
             }
         }
+    }
+
+    /// Activations that no device could hold at once.
+    @Test
+    void longRowsShouldDo() {
+        Matrix w = lab.matrix(WeightFormat.FP8, 16, 18_432, 80);
+        float[] x = lab.array(2 * 18_432, 81);
+        float[] y = lab.product(w, null, x, 2);
+        assertThat(ProjectionLab.worst(w, null, x, 2, y)).isLessThan(0.1);
+        lab.projections.force(2);
+        assertThat(lab.product(w, null, x, 2)).containsExactly(y);
+        lab.projections.force(-1);
     }
 
     /// The order of sums is part of the profile.
