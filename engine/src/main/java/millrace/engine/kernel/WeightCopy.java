@@ -8,6 +8,9 @@ public interface WeightCopy {
     /// What part of the source this is a copy of; empty if it is all of it.
     String part();
 
+    /// Absolute address in the backend's memory.
+    long address();
+
     long bytes();
 
     /// At least one.

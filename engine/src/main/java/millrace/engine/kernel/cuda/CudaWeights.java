@@ -77,6 +77,11 @@ final class CudaWeights {
         }
 
         @Override
+        public long address() {
+            return address;
+        }
+
+        @Override
         public long bytes() {
             return bytes;
         }
