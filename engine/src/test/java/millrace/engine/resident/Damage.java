@@ -3,6 +3,8 @@ package millrace.engine.resident;
 import java.lang.foreign.MemorySegment;
 import java.util.Random;
 import millrace.engine.format.Words;
+import millrace.engine.kernel.Memory;
+import millrace.engine.kernel.WeightCopy;
 
 /// Flips bits of what is resident: the faults that tests put in. No part of the engine can.
 public final class Damage {
@@ -17,7 +19,9 @@ public final class Damage {
                 int at = (int) (bit / 8);
                 array.write(bytes.put(at, (byte) (bytes.get(at) ^ 1 << bit % 8)));
             }
-            case CopyRegion copy -> throw new IllegalArgumentException("not in the memory of the process: " + copy.name());
+            // The memory of the stand-in for a device is the process's.
+            case CopyRegion copy ->
+                flip(Memory.ALL.asSlice(((WeightCopy) copy.memory()).address(), copy.bytes()), bit);
         }
     }
 
