@@ -3,10 +3,11 @@ package millrace.engine.kernel.cuda;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.Locale;
 import java.util.SplittableRandom;
 import java.util.stream.Stream;
+import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
+import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.StepInputs;
@@ -189,8 +190,12 @@ final class CacheFixture implements AutoCloseable {
         }
     }
 
-    static String name(CacheShape shape) {
-        return shape.toString().toLowerCase(Locale.ROOT);
+    /// The same with the CPU's kernels and the host's pages.
+    void storeOnHost(Kernels kernels, CacheBatch batch, Rows first, Rows second) {
+        switch (shape) {
+            case CacheShape.Grouped g -> kernels.store(g, batch, LAYER_OFFSET, kvHeads, first, second);
+            case CacheShape.Latent l -> kernels.store(l, batch, LAYER_OFFSET, first, second);
+        }
     }
 
     @Override

@@ -7,7 +7,6 @@ import java.util.Arrays;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Hadamard;
 import millrace.engine.kernel.Memory;
-import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.scalar.ScalarLoops;
 
 /// Attention of one query in F64 over what the pages hold, and how far the device may be from it.
@@ -148,9 +147,5 @@ final class CacheReference {
         double[] y = new double[bound.length];
         Arrays.fill(y, 1.1 * Arrays.stream(bound).sum() / Math.sqrt(bound.length));
         return y;
-    }
-
-    static boolean scaled(TileFormat format) {
-        return format.scaled();
     }
 }

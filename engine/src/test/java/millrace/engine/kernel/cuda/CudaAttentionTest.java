@@ -2,13 +2,13 @@ package millrace.engine.kernel.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.Objects;
 import java.util.stream.Stream;
-import millrace.engine.CudaConfig;
+import millrace.engine.kernel.Backend;
+import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.StepInputs;
@@ -30,8 +30,7 @@ final class CudaAttentionTest {
 
     @BeforeAll
     static void open() {
-        assumeTrue(CudaLibraries.resource("libcuda-standin.so") != null, "built without a C++ compiler");
-        gpu = Gpu.open(CudaConfig.STANDIN);
+        gpu = StandIn.open();
     }
 
     @AfterAll
@@ -80,18 +79,20 @@ final class CudaAttentionTest {
             }
         }
 
+        /// By the CPU, whose bytes the device's are.
         private void store() {
-            CudaInputs device = f.inputs(length, numbers.length);
-            CacheFixture.add(device.inputs(), f.onDevice(numbers), 0, length);
-            device.send();
+            var batch = new CacheBatch(1);
+            batch.add(f.onHost(numbers), numbers.length, 0, length, 0);
             int first = f.kvHeads * f.keyWidth();
             int second = f.kvHeads * f.otherWidth();
-            f.store(
-                    new CudaStore(f.gpu),
-                    device.of(device.inputs().batch()),
-                    length,
-                    f.rows(f.gaussians(length * first, 1), length, first),
-                    f.rows(f.gaussians(length * second, 1), length, second));
+            try (Backend backend = Backend.open("scalar", 1)) {
+                f.storeOnHost(
+                        backend.kernels(),
+                        batch,
+                        new Rows(f.gaussians(length * first, 1), 0, first, first),
+                        new Rows(f.gaussians(length * second, 1), 0, second, second));
+            }
+            f.upload();
         }
 
         CacheReference reference(int kvHead) {
@@ -175,7 +176,6 @@ final class CudaAttentionTest {
     }
 
     private static void assertWithinBounds(Sequence s, int[] positions, float[] results) {
-        s.f.host.copyFrom(s.f.download());
         int group = s.heads / s.f.kvHeads;
         int dim = s.f.keyWidth();
         for (int kv = 0; kv < s.f.kvHeads; kv++) {
@@ -201,8 +201,31 @@ final class CudaAttentionTest {
             Sequence s = new Sequence(f, heads(shape), 700);
             int[] positions = {0, 14, 15, 16, 254, 255, 256, 699};
             Part[] parts = Arrays.stream(positions).mapToObj(p -> new Part(s, p, 1)).toArray(Part[]::new);
-            float[] results = attend(new CudaAttention(f.gpu), 8, parts);
-            assertWithinBounds(s, positions, results);
+            CudaAttention attention = new CudaAttention(f.gpu);
+            assertWithinBounds(s, positions, attend(attention, 8, parts));
+            // As devices do it inside an mma.
+            try (StandIn.Setting setting = StandIn.with("truncate", 1)) {
+                setting.during(() -> assertWithinBounds(s, positions, attend(attention, 8, parts)));
+            }
+        }
+    }
+
+    static Stream<CacheShape> someShapes() {
+        return CacheFixture.awkwardShapes().skip(3);
+    }
+
+    /// Lanes, warps and blocks go on in any order, with and without partial sums.
+    @ParameterizedTest
+    @MethodSource("someShapes")
+    void bitsShouldNotDependOnTheSchedule(CacheShape shape) {
+        try (CacheFixture f = fixture(shape, kvHeads(shape), 20)) {
+            Sequence s = new Sequence(f, heads(shape), 300);
+            CudaAttention[] attentions = {new CudaAttention(f.gpu), new CudaAttention(f.gpu, 0)};
+            Part[] parts = {new Part(s, 270, 5), new Part(s, 299, 1)};
+            float[] first = attend(attentions[0], 6, parts);
+            for (CudaAttention attention : attentions) {
+                StandIn.inEverySchedule(() -> assertThat(attend(attention, 6, parts)).isEqualTo(first));
+            }
         }
     }
 

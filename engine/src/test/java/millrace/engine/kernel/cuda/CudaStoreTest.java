@@ -1,17 +1,21 @@
 package millrace.engine.kernel.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+import java.util.Objects;
+import java.util.stream.LongStream;
 import java.util.stream.Stream;
-import millrace.engine.CudaConfig;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
-import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.TileFormat;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.jspecify.annotations.Nullable;
@@ -24,8 +28,7 @@ final class CudaStoreTest {
 
     @BeforeAll
     static void open() {
-        assumeTrue(CudaLibraries.resource("libcuda-standin.so") != null, "built without a C++ compiler");
-        gpu = Gpu.open(CudaConfig.STANDIN);
+        gpu = StandIn.open();
     }
 
     @AfterAll
@@ -44,7 +47,7 @@ final class CudaStoreTest {
     @MethodSource("shapes")
     void bytesShouldBeThoseOfTheCpu(CacheShape shape) {
         int heads = shape instanceof CacheShape.Grouped ? KV_HEADS : 1;
-        try (CacheFixture f = new CacheFixture(gpu, shape, heads, 9, 3);
+        try (CacheFixture f = new CacheFixture(Objects.requireNonNull(gpu), shape, heads, 9, 3);
                 Backend backend = Backend.open("scalar", 1)) {
             f.scribble();
             int[][] sequences = {f.sequence(37), f.sequence(16), f.sequence(5)};
@@ -66,22 +69,46 @@ final class CudaStoreTest {
                 }
                 Rows first = f.rows(awkward(f, rows, heads, f.keyWidth()), rows, heads * f.keyWidth());
                 Rows second = f.rows(awkward(f, rows, heads, f.otherWidth()), rows, heads * f.otherWidth());
-                store(backend.kernels(), f, batch, first, second);
+                f.storeOnHost(backend.kernels(), batch, onHost(first), onHost(second));
                 device.send();
-                // Blocks for rows that are not there, as a recorded step may have.
                 f.store(store, device.of(device.inputs().batch()), rows, first, second);
             }
             assertThat(f.download().mismatch(f.host)).as("first byte that differs").isEqualTo(-1);
         }
     }
 
-    private static void store(Kernels kernels, CacheFixture f, CacheBatch batch, Rows first, Rows second) {
-        switch (f.shape) {
-            case CacheShape.Grouped g ->
-                kernels.store(g, batch, CacheFixture.LAYER_OFFSET, f.kvHeads, onHost(first), onHost(second));
-            case CacheShape.Latent l ->
-                kernels.store(l, batch, CacheFixture.LAYER_OFFSET, onHost(first), onHost(second));
+    /// A recorded step has blocks for rows that are not there; these read nothing and write nothing.
+    @Test
+    void rowsThatAreNotThereShouldNotBeStored() {
+        for (CacheShape shape : List.of(
+                CacheFixture.grouped(TileFormat.INT8, 37), CacheFixture.latent(TileFormat.FP8, TileFormat.BF16, 300, 18))) {
+            try (CacheFixture f = new CacheFixture(Objects.requireNonNull(gpu), shape, 1, 2, 3)) {
+                f.scribble();
+                CudaInputs device = f.inputs(4, 2);
+                CacheFixture.add(device.inputs(), f.onDevice(f.sequence(20)), 17, 1);
+                device.send();
+                MemorySegment before = f.download();
+                Rows first = f.rows(f.gaussians(4 * f.keyWidth(), 1), 4, f.keyWidth());
+                Rows second = f.rows(f.gaussians(4 * f.otherWidth(), 1), 4, f.otherWidth());
+                f.store(new CudaStore(f.gpu), device.of(device.inputs().batch()), 4, first, second);
+                MemorySegment after = f.download();
+                long changed = LongStream.range(0, after.byteSize())
+                        .filter(at -> after.get(ValueLayout.JAVA_BYTE, at) != before.get(ValueLayout.JAVA_BYTE, at))
+                        .count();
+                assertThat(changed).isBetween(1L, shape.blockBytes() / CacheShape.TOKENS);
+            }
         }
+    }
+
+    /// Every order of lanes, warps and blocks, as rows of one word come in.
+    @Test
+    void bytesShouldNotDependOnTheSchedule() {
+        StandIn.inEverySchedule(() -> {
+            for (CacheShape shape : List.of(
+                    CacheFixture.grouped(TileFormat.INT4, 32), CacheFixture.latent(TileFormat.INT8, TileFormat.BF16, 140, 6))) {
+                bytesShouldBeThoseOfTheCpu(shape);
+            }
+        });
     }
 
     private static Rows onHost(Rows rows) {
