@@ -94,6 +94,10 @@ final class CudaAttention {
         int dim = shape.headDim();
         CudaStore.require(q, rows, heads * dim);
         CudaStore.require(out, rows, heads * dim);
+        if (heads % kvHeads != 0) {
+            throw new IllegalArgumentException("cuda: expected heads in groups of equal size, got " + heads
+                    + " heads for " + kvHeads + " KV heads");
+        }
         int group = heads / kvHeads;
         int queries = group <= 8 && rows <= MOST_SINGLE_ROWS ? 8 : 16;
         int lanes = shape.valueLanes();

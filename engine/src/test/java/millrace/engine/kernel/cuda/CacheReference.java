@@ -7,17 +7,13 @@ import java.util.Arrays;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Hadamard;
 import millrace.engine.kernel.Memory;
+import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.scalar.ScalarLoops;
 
-/// Attention of one query in F64 over what the pages hold, and how far the device may be from it.
-///
-/// With `e` the error of a matrix instruction and n those of a chain, the device's error of a score is at most
-/// `(n + 4) · e · scale · Σ│q·k│`; two scores' errors, and those of exp, of the sums and of their joining, take that of an
-/// output to `Σ p│v│ · (2 · (error of a score) + (tokens of a split / 16 + splits + 24) · e)`. See docs/numerics.md.
+/// Attention of one query in F64 over what the pages hold, and how far the device may be from it: the bounds of
+/// docs/numerics.md, where they are derived.
 final class CacheReference {
-    /// Of a matrix instruction, relative to the sum of the magnitudes that it adds: products are aligned to the largest and
-    /// cut, with at least 22 bits.
-    static final double E = 0x1p-21;
+    private static final double U = 0x1p-24;
 
     private static final int TOKENS = CacheShape.TOKENS;
 
@@ -108,7 +104,7 @@ final class CacheReference {
                 magnitude += Math.abs(query[d] * keys[t][d]);
             }
             scores[t] *= factor;
-            error = Math.max(error, (query.length / 16.0 + 4) * E * factor * magnitude);
+            error = Math.max(error, (35 * parts() * Math.ceil(query.length / 16.0) + 8) * U * factor * magnitude);
         }
         double max = Arrays.stream(scores).max().orElseThrow();
         double sum = 0;
@@ -124,12 +120,20 @@ final class CacheReference {
             }
         }
         double splits = Math.ceil(visible / 256.0);
-        double relative = 2 * error + (16 + splits + 24) * E;
+        double relative = 2 * error + (560 * parts() + 14 * splits + 30) * U;
         for (int d = 0; d < width; d++) {
             out[d] /= sum;
             bound[d] = bound[d] / sum * relative;
         }
         return rotated ? new double[][] {back(out), spread(bound)} : new double[][] {out, bound};
+    }
+
+    /// BF16 that a key and a value are the sum of.
+    private int parts() {
+        return switch (shape) {
+            case CacheShape.Grouped g -> g.format() == TileFormat.F32 ? 3 : 1;
+            case CacheShape.Latent l -> l.latentFormat() == TileFormat.F32 ? 3 : 1;
+        };
     }
 
     private static double[] back(double[] x) {

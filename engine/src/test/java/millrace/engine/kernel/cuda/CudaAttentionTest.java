@@ -1,6 +1,7 @@
 package millrace.engine.kernel.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import java.lang.foreign.ValueLayout;
@@ -183,11 +184,20 @@ final class CudaAttentionTest {
             for (int i = 0; i < positions.length; i++) {
                 for (int head = kv * group; head < (kv + 1) * group; head++) {
                     double[][] expected = reference.attend(s.query(positions[i], head), positions[i] + 1, SCALE);
+                    double errors = 0;
+                    double squares = 0;
                     for (int d = 0; d < dim; d++) {
-                        assertThat((double) results[i * s.qWidth + head * dim + d])
+                        double result = results[i * s.qWidth + head * dim + d];
+                        assertThat(result)
                                 .as("position %d, head %d, dimension %d", positions[i], head, d)
                                 .isCloseTo(expected[0][d], within(expected[1][d]));
+                        errors += (result - expected[0][d]) * (result - expected[0][d]);
+                        squares += expected[0][d] * expected[0][d];
                     }
+                    // Bounds are worst cases; a part that is missing would hide in them.
+                    assertThat(Math.sqrt(errors / squares))
+                            .as("position %d, head %d", positions[i], head)
+                            .isLessThan(8e-6);
                 }
             }
         }
@@ -302,6 +312,23 @@ final class CudaAttentionTest {
             Sequence s = new Sequence(f, heads(shape), 21);
             float[] results = attend(new CudaAttention(f.gpu), 1, new Part(s, 20, 1));
             assertWithinBounds(s, new int[] {20}, results);
+        }
+    }
+
+    @Test
+    void operandsOfTheHostShouldBeRefused() {
+        var shape = CacheFixture.grouped(TileFormat.BF16, 16);
+        try (CacheFixture f = fixture(shape, 1, 1)) {
+            CudaInputs device = f.inputs(1, 1);
+            CudaCacheBatch batch = device.of(device.inputs().batch());
+            Rows q = f.rows(new float[32], 1, 32);
+            CudaAttention attention = new CudaAttention(f.gpu);
+            assertThatThrownBy(() -> attention.attend(shape, batch, 1, 0, 2, 1, SCALE, Rows.allocate(1, 32), q))
+                    .hasMessage("cuda: expected 1 rows of 32 on the device, got 1 of 32 at 0");
+            assertThatThrownBy(() -> attention.attend(shape, batch, 2, 0, 2, 1, SCALE, q, q))
+                    .hasMessageStartingWith("cuda: expected 2 rows of 32 on the device, got 1 of 32 at ");
+            assertThatThrownBy(() -> attention.attend(shape, batch, 1, 0, 2, 3, SCALE, q, q))
+                    .hasMessage("cuda: expected heads in groups of equal size, got 2 heads for 3 KV heads");
         }
     }
 
