@@ -230,7 +230,7 @@ class EngineTest {
 
     @Test
     void refusesABackendThatIsUnknown() {
-        refused(() -> Engine.open(config().withBackend("cuda")), "BACKEND_UNKNOWN", null);
+        refused(() -> Engine.open(config().withBackend("gpu")), "BACKEND_UNKNOWN", null);
     }
 
     @Test
