@@ -35,7 +35,7 @@ __device__ __forceinline__ void stage_factors(
     }
 }
 
-/// Grid (heads, rows), up to 512 threads, one for each dimension; `dim` floats of shared memory where `rotation` is not 0.
+/// Grid (rows, heads), up to 512 threads, one for each dimension; `dim` floats of shared memory where `rotation` is not 0.
 /// Rows whose sums stayed in their blocks are passed over.
 GPU_KERNEL attend_combine(const int* counts, const CacheSegment* segments, const int* segmentOf, int heads, int dim, int lanes,
         float rotation, const float* partialSums, const float* partialStats, int records, float* out, int outStride) {
@@ -44,8 +44,8 @@ GPU_KERNEL attend_combine(const int* counts, const CacheSegment* segments, const
     float* take = keep + COMBINE_SPLITS;
     float* l = take + COMBINE_SPLITS;
     float* x = l + COMBINE_SPLITS;
-    int head = blockIdx.x;
-    int row = blockIdx.y;
+    int row = blockIdx.x; // of these there may be more than a grid has in y
+    int head = blockIdx.y;
     if (row >= counts[1] || segmentOf[row] < 0) {
         return;
     }

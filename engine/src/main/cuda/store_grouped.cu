@@ -110,8 +110,8 @@ __device__ __forceinline__ void store_grouped(const int* counts, const CacheSegm
         const unsigned long long* pages, long long layerOffset, long long blockBytes, int headDim, int valueLanes,
         long long valueOffset, long long keyScaleOffset, long long valueScaleOffset, float rotation, const float* keys,
         int keyStride, const float* values, int valueStride) {
-    int row = blockIdx.y;
-    int head = blockIdx.x;
+    int row = blockIdx.x; // of these there may be more than a grid has in y
+    int head = blockIdx.y;
     if (row >= counts[1] || segmentOf[row] < 0) {
         return;
     }
@@ -138,7 +138,7 @@ __device__ __forceinline__ void store_grouped(const int* counts, const CacheSegm
     }
 }
 
-/// Grid (KV heads, rows), 64 threads. Offsets are those of CacheShape.Grouped, strides floats from row to row, `rotation`
+/// Grid (rows, KV heads), 64 threads. Offsets are those of CacheShape.Grouped, strides floats from row to row, `rotation`
 /// the factor of Hadamard.rotate. INT4 needs `2 * (headDim + headDim / 32)` floats of shared memory.
 #define STORE_GROUPED(NAME, FORMAT)                                                                                       \
     GPU_KERNEL NAME(const int* counts, const CacheSegment* segments, const int* segmentOf, const unsigned long long* pages,\

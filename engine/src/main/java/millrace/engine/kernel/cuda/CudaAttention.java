@@ -202,7 +202,7 @@ final class CudaAttention {
                 .i32(records)
                 .ptr(out.addressAt(0))
                 .i32(out.stride())
-                .run(heads, rows, 1, threads, shared);
+                .run(rows, heads, 1, threads, shared);
     }
 
     /// Blocks for each KV head: no more than there can be items.

@@ -67,7 +67,7 @@ final class CudaStore {
                 .i32(keys.stride())
                 .ptr(values.addressAt(0))
                 .i32(values.stride())
-                .run(heads, rows, 1, GROUPED_THREADS, shared);
+                .run(rows, heads, 1, GROUPED_THREADS, shared);
     }
 
     /// Writes the rows' latents and rotated keys.

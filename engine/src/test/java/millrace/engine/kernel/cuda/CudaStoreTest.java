@@ -100,6 +100,29 @@ final class CudaStoreTest {
         }
     }
 
+    /// A grid has 65,535 blocks in all of its directions but the first.
+    @Test
+    void launchesForMoreRowsThanAGridHasElsewhereShouldStoreAll() {
+        int launched = 65_600;
+        int rows = 5;
+        CacheShape shape = CacheFixture.grouped(TileFormat.F32, 3);
+        try (CacheFixture f = new CacheFixture(Objects.requireNonNull(gpu), shape, 1, 1, 8);
+                Backend backend = Backend.open("scalar", 1)) {
+            f.scribble();
+            int[] sequence = f.sequence(rows);
+            CudaInputs device = f.inputs(rows, 1);
+            CacheFixture.add(device.inputs(), f.onDevice(sequence), 0, rows);
+            var batch = new CacheBatch(1);
+            batch.add(f.onHost(sequence), 1, 0, rows, 0);
+            Rows keys = f.rows(f.gaussians(launched * f.keyWidth(), 1), launched, f.keyWidth());
+            Rows values = f.rows(f.gaussians(launched * f.otherWidth(), 1), launched, f.otherWidth());
+            f.storeOnHost(backend.kernels(), batch, onHost(keys), onHost(values));
+            device.send();
+            f.store(new CudaStore(f.gpu), device.of(device.inputs().batch()), launched, keys, values);
+            assertThat(f.download().mismatch(f.host)).as("first byte that differs").isEqualTo(-1);
+        }
+    }
+
     /// Every order of lanes, warps and blocks, as rows of one word come in.
     @Test
     void bytesShouldNotDependOnTheSchedule() {
