@@ -103,6 +103,7 @@ constexpr Option OPTIONS[] = {
     {"memory", &Options::memory, 0, INT64_MAX},
     {"truncate", &Options::truncate, 0, 1},
     {"fault", &Options::fault, 0, INT64_MAX},
+    {"textOnly", &Options::textOnly, 0, 1},
     {"log", &Options::log, 0, 1},
 };
 

@@ -82,9 +82,14 @@ bool parameterSizes(const std::string& ptx, const std::string& name, std::vector
 CUresult load(void** out, const void* image) {
     const unsigned char* bytes = static_cast<const unsigned char*>(image);
     auto module = std::make_unique<Module>();
-    if (startsWith(bytes, 0x50, 0xed, 0x55, 0xba)) {
+    bool fat = startsWith(bytes, 0x50, 0xed, 0x55, 0xba);
+    bool code = startsWith(bytes, 0x7f, 'E', 'L', 'F');
+    if (options.textOnly && (fat || code)) {
+        return refuse(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: code of a form that is not known here");
+    }
+    if (fat) {
         module->ptx = ptxOf(bytes);
-    } else if (!startsWith(bytes, 0x7f, 'E', 'L', 'F')) {
+    } else if (!code) {
         module->ptx = reinterpret_cast<const char*>(image);
         if (module->ptx.find(".version ") == std::string::npos) {
             return refuse(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: the image is neither PTX nor a cubin nor a fat binary");

@@ -12,6 +12,10 @@ import org.jspecify.annotations.Nullable;
 /// call fails; nothing on the device can be used again in this process. The first such error is kept, and later calls
 /// report it rather than the noise that follows.
 final class Faults {
+    // Results of drivers that are newer than JCuda.
+    private static final int CONTAINED = 226;
+    private static final int TENSOR_MEMORY_LEAK = 721;
+
     private final String device;
     private final Supplier<String> words;
     private String launched = "";
@@ -103,7 +107,8 @@ final class Faults {
     /// Whether a result says that the context cannot be used again.
     static boolean sticky(int result) {
         return switch (result) {
-            case CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
+            case CUresult.CUDA_ERROR_DEVICE_UNAVAILABLE,
+                    CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
                     CUresult.CUDA_ERROR_NVLINK_UNCORRECTABLE,
                     CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,
                     CUresult.CUDA_ERROR_LAUNCH_TIMEOUT,
@@ -115,7 +120,11 @@ final class Faults {
                     CUresult.CUDA_ERROR_INVALID_ADDRESS_SPACE,
                     CUresult.CUDA_ERROR_INVALID_PC,
                     CUresult.CUDA_ERROR_LAUNCH_FAILED,
-                    CUresult.CUDA_ERROR_UNKNOWN ->
+                    CUresult.CUDA_ERROR_MPS_CLIENT_TERMINATED,
+                    CUresult.CUDA_ERROR_EXTERNAL_DEVICE,
+                    CUresult.CUDA_ERROR_UNKNOWN,
+                    CONTAINED,
+                    TENSOR_MEMORY_LEAK ->
                 true;
             default -> false;
         };

@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 import jcuda.Pointer;
 import jcuda.driver.CUcontext;
 import jcuda.driver.CUdevice;
@@ -16,6 +17,7 @@ import jcuda.driver.CUfunction_attribute;
 import jcuda.driver.CUgraph;
 import jcuda.driver.CUgraphExec;
 import jcuda.driver.CUmodule;
+import jcuda.driver.CUresult;
 import jcuda.driver.CUstream;
 import jcuda.driver.CUstreamCaptureMode;
 import jcuda.driver.CUstream_flags;
@@ -39,6 +41,8 @@ public final class Gpu implements AutoCloseable {
     private static final double SHARE_OF_FREE = 0.9;
 
     private static final int HOST_FLAGS = 0;
+    private static final String FATBIN = "millrace.fatbin";
+    private static final String PTX = "millrace.ptx";
 
     /// The device whose context each thread has.
     private static final ThreadLocal<Gpu[]> CURRENT = ThreadLocal.withInitial(() -> new Gpu[1]);
@@ -61,20 +65,50 @@ public final class Gpu implements AutoCloseable {
     private boolean capturing;
     private boolean closed;
 
-    private Gpu(CudaDevice device, Supplier<String> words, CudaConfig config, String imageName, byte[] image) {
+    /// The kernels in one of their forms.
+    private record Image(String name, byte[] bytes) {
+        static Stream<Image> of(String name) {
+            byte[] bytes = CudaLibraries.resource(name);
+            return bytes == null ? Stream.empty() : Stream.of(new Image(name, bytes));
+        }
+    }
+
+    private Gpu(CudaDevice device, Supplier<String> words, CudaConfig config, List<Image> images) {
         this.device = device;
-        this.imageName = imageName;
-        imageDigest = PrivateFile.sha256(image);
         faults = new Faults(device.name(), words);
         faults.check(JCudaDriver.cuInit(0), "cuInit");
         faults.check(JCudaDriver.cuDeviceGet(handle, device.ordinal()), "cuDeviceGet");
         faults.check(JCudaDriver.cuDevicePrimaryCtxRetain(context, handle), "cuDevicePrimaryCtxRetain");
-        makeCurrent();
-        // PTX is text and ends with a NUL, which does no harm behind the others.
-        faults.check(JCudaDriver.cuModuleLoadData(module, Arrays.copyOf(image, image.length + 1)), "cuModuleLoadData");
-        faults.check(JCudaDriver.cuStreamCreate(stream, CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-        staging = new Staging(faults, stream, pinned(Staging.bytes()), pinned(Staging.bytes()));
-        memory = new DeviceMemory(faults, device.name(), budget(config), config.separate());
+        try {
+            makeCurrent();
+            Image image = load(images);
+            imageName = image.name;
+            imageDigest = PrivateFile.sha256(image.bytes);
+            faults.check(JCudaDriver.cuStreamCreate(stream, CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+            staging = new Staging(faults, stream, pinned(Staging.bytes()), pinned(Staging.bytes()));
+            memory = new DeviceMemory(faults, device.name(), budget(config), config.separate());
+        } catch (RuntimeException | Error e) {
+            releaseContext();
+            throw e;
+        }
+    }
+
+    /// Loads the first image that the driver takes. A driver that is older than the compiler of machine code does not know
+    /// its form, and refuses the PTX beside it, too; PTX alone it compiles by itself.
+    private Image load(List<Image> images) {
+        for (Image image : images) {
+            // PTX is text and ends with a NUL, which does no harm behind the others.
+            byte[] bytes = Arrays.copyOf(image.bytes, image.bytes.length + 1);
+            int result = JCudaDriver.cuModuleLoadData(module, bytes);
+            boolean unknown = result == CUresult.CUDA_ERROR_INVALID_IMAGE
+                    || result == CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU
+                    || result == CUresult.CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+            if (!unknown || image == images.getLast()) {
+                faults.check(result, "cuModuleLoadData " + image.name);
+                return image;
+            }
+        }
+        throw new IllegalArgumentException("gpu: expected an image of the kernels, got none");
     }
 
     /// Opens a device.
@@ -84,20 +118,16 @@ public final class Gpu implements AutoCloseable {
     public static Gpu open(CudaConfig config) {
         DriverCalls driver = CudaLibraries.driver(config.driver());
         CudaDevice device = CudaProbe.probe(driver, config);
-        String name = config.image() == null ? "millrace.fatbin" : config.image();
-        byte[] image = CudaLibraries.resource(name);
-        if (image == null && config.image() == null) {
-            name = "millrace.ptx";
-            image = CudaLibraries.resource(name);
-        }
-        if (image == null) {
+        List<String> names = config.image() == null ? List.of(FATBIN, PTX) : List.of(config.image());
+        List<Image> images = names.stream().flatMap(Image::of).toList();
+        if (images.isEmpty()) {
             throw CudaProbe.refused(
                     "CUDA_NO_KERNELS",
-                    "expected " + name + " in the jar, got none: it was built with -Dcuda.skip",
+                    "expected " + names.getLast() + " in the jar, got none: it was built with -Dcuda.skip",
                     "build again without it, or set engine.backend to auto");
         }
         CudaLibraries.load(config.driver());
-        return new Gpu(device, driver::message, config, name, image);
+        return new Gpu(device, driver::message, config, images);
     }
 
     private long budget(CudaConfig config) {
@@ -437,10 +467,15 @@ public final class Gpu implements AutoCloseable {
         }
         memory.close();
         staging.close();
+        releaseContext();
+    }
+
+    /// What there is from the beginning on; some of it may be missing.
+    private void releaseContext() {
         for (Addresses.Host pointer : pinned) {
-            ignored = JCudaDriver.cuMemFreeHost(pointer);
+            int ignored = JCudaDriver.cuMemFreeHost(pointer);
         }
-        ignored = JCudaDriver.cuStreamDestroy(stream);
+        int ignored = JCudaDriver.cuStreamDestroy(stream);
         ignored = JCudaDriver.cuModuleUnload(module);
         ignored = JCudaDriver.cuDevicePrimaryCtxRelease(handle);
         CURRENT.get()[0] = null;

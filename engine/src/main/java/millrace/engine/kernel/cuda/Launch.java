@@ -3,6 +3,7 @@ package millrace.engine.kernel.cuda;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.lang.ref.Reference;
 import jcuda.Pointer;
 
 /// The arguments of one launch, packed outside the heap: given in the kernel's order, used again for the next launch.
@@ -72,7 +73,12 @@ public final class Launch {
         while (given > count) {
             pointers.setAtIndex(SLOT, --given, 0);
         }
-        gpu.run(kernel, packed, gridX, gridY, gridZ, blockX, sharedBytes);
+        try {
+            gpu.run(kernel, packed, gridX, gridY, gridZ, blockX, sharedBytes);
+        } finally {
+            // The driver reads the arguments by their address, which keeps nobody from freeing them.
+            Reference.reachabilityFence(this);
+        }
     }
 
     /// The argument in a place, as its eight bytes.

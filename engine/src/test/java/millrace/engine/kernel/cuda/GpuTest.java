@@ -3,6 +3,7 @@ package millrace.engine.kernel.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.InstanceOfAssertFactories.type;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -327,6 +328,24 @@ final class GpuTest {
                         + "build again without it, or set engine.backend to auto");
         try (Gpu ptx = Gpu.open(CONFIG.withImage("millrace.ptx"))) {
             assertThat(ptx.imageName()).isEqualTo("millrace.ptx");
+        }
+    }
+
+    /// Drivers do not know machine code of a compiler that is newer than they are.
+    @Test
+    void ptxShouldServeWhereTheCodeBesideItIsNotKnown() {
+        assumeTrue(CudaLibraries.resource("millrace.fatbin") != null, "built without nvcc");
+        try (StandIn.Setting setting = StandIn.with("textOnly", 1);
+                Gpu old = Gpu.open(CONFIG)) {
+            setting.during(() -> assertThat(old.imageName()).isEqualTo("millrace.ptx"));
+            assertThat(old.imageDigest()).isNotEqualTo(gpu.imageDigest());
+            assertThatThrownBy(() -> Gpu.open(CONFIG.withImage("millrace.fatbin")))
+                    .isInstanceOfSatisfying(DeviceException.class, e -> {
+                        assertThat(e.resultName()).isEqualTo("CUDA_ERROR_INVALID_IMAGE");
+                        assertThat(e.getMessage()).startsWith(NAME + ": cuModuleLoadData millrace.fatbin: expected success, got ");
+                    });
+            // What could not be opened has left the context to the others.
+            assertThat(gpu.allocate(16, "a") % 256).isZero();
         }
     }
 
