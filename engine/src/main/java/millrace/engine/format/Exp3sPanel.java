@@ -1,6 +1,7 @@
 package millrace.engine.format;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 
 /// A panel of BF16 numbers in about 12 bits each, without loss, in the order in which a GPU's matrix unit takes them: what
@@ -105,21 +106,25 @@ public final class Exp3sPanel {
         for (int i = 0; i < HEADS; i++) {
             Words.octet(out, at + i, (byte) heads[i]);
         }
-        for (int r = 0; r < rows; r++) {
-            for (int k = 0; k < cols; k++) {
-                put(values[r * cols + k], indices, out, at, place(r, k));
+        byte[] unit = new byte[UNIT_BYTES];
+        for (int u = 0; u < units(cols); u++) {
+            Arrays.fill(unit, (byte) 0);
+            for (int r = 0; r < rows; r++) {
+                for (int k = u * UNIT; k < Math.min(cols, (u + 1) * UNIT); k++) {
+                    put(values[r * cols + k], indices, unit, place(r, k) % UNIT_PLACES);
+                }
             }
+            MemorySegment.copy(unit, 0, out, ValueLayout.JAVA_BYTE, at + unitAt(u, UNIT_BYTES), UNIT_BYTES);
         }
         lists(values, rows, cols, slices, indices, escapes, out, at);
         return bytes;
     }
 
-    /// Writes tail and nibble of a number.
-    private static void put(short value, int[] indices, MemorySegment out, long at, int place) {
-        Words.octet(out, at + tailAt(place), (byte) value);
-        long nibbles = at + nibblesAt(place);
+    /// Puts tail and nibble of a number into its unit, which is zero there.
+    private static void put(short value, int[] indices, byte[] unit, int place) {
+        unit[tailAt(place)] = (byte) value;
         int nibble = value >>> 12 & 8 | indices[head(value)];
-        Words.word(out, nibbles, Words.word(out, nibbles) | nibble << 4 * (place % 8));
+        unit[nibblesAt(place) + place % 8 / 2] |= (byte) (nibble << place % 2 * 4);
     }
 
     private static void lists(
@@ -165,10 +170,11 @@ public final class Exp3sPanel {
             return Words.half(data, at + rawAt(row, col));
         }
         int place = place(row, col);
-        int nibble = Words.word(data, at + nibblesAt(place)) >>> 4 * (place % 8) & 15;
+        long unit = at + unitAt(place / UNIT_PLACES, UNIT_BYTES);
+        int nibble = Words.word(data, unit + nibblesAt(place)) >>> 4 * (place % 8) & 15;
         if ((nibble & 7) != ESCAPE) {
             int head = Words.octet(data, at + (nibble & 7));
-            return (short) ((nibble & 8) << 12 | head << 8 | Words.octet(data, at + tailAt(place)) & 0xFF);
+            return (short) ((nibble & 8) << 12 | head << 8 | Words.octet(data, unit + tailAt(place)) & 0xFF);
         }
         int slice = col / UNIT % slices;
         long entry = at + Words.word(data, at + 12) + (long) ENTRY_BYTES * Words.word(data, at + 16 + 4 * slice);
@@ -194,22 +200,22 @@ public final class Exp3sPanel {
         return place % STEP_PLACES / 8;
     }
 
-    private static long tailAt(int place) {
-        int step = step(place);
-        return unitAt(place, UNIT_BYTES) + step / 2 * RUN_BYTES + lane(place) * LANE_BYTES + step % 2 * 8 + place % 8;
+    private static int tailAt(int place) {
+        return step(place) / 2 * RUN_BYTES + lane(place) * LANE_BYTES + step(place) % 2 * 8 + place % 8;
     }
 
-    private static long nibblesAt(int place) {
-        return unitAt(place, UNIT_BYTES) + 2 * RUN_BYTES + lane(place) * LANE_BYTES + 4 * step(place);
+    private static int nibblesAt(int place) {
+        return 2 * RUN_BYTES + lane(place) * LANE_BYTES + 4 * step(place);
     }
 
     private static long rawAt(int row, int col) {
         int place = place(row, col);
-        return unitAt(place, RAW_UNIT_BYTES) + step(place) * RUN_BYTES + lane(place) * LANE_BYTES + 2 * (place % 8);
+        long inUnit = step(place) * RUN_BYTES + lane(place) * LANE_BYTES + 2 * (place % 8);
+        return unitAt(place / UNIT_PLACES, RAW_UNIT_BYTES) + inUnit;
     }
 
-    private static long unitAt(int place, int unitBytes) {
-        return HEADER_BYTES + (long) (place / UNIT_PLACES) * unitBytes;
+    private static long unitAt(int unit, int unitBytes) {
+        return HEADER_BYTES + (long) unit * unitBytes;
     }
 
     private static int head(short value) {

@@ -20,13 +20,19 @@ final class Exp3sPanelTest {
         }
         // 128 heads, of which a table has seven.
         assertThat(Exp3sPanel.isRaw(assertComesBack(all, 16, 4096, 8), 0)).isTrue();
-        // Each pattern as an escape among zeros.
+        // Each pattern among zeros, where those with another head than six others escape.
+        byte[] bytes = new byte[200_000];
+        MemorySegment panel = MemorySegment.ofArray(bytes);
         for (int first = 0; first < all.length; first += 512) {
             short[] some = new short[16 * 6400];
             for (int i = 0; i < 512; i++) {
                 some[i * 200] = (short) (first + i);
             }
-            assertThat(Exp3sPanel.isRaw(assertComesBack(some, 16, 6400, 8), 0)).isFalse();
+            Exp3sPanel.encode(some, 16, 6400, 8, panel, 0);
+            assertThat(Exp3sPanel.isRaw(panel, 0)).isFalse();
+            for (int i = 0; i < 512; i++) {
+                assertThat(Exp3sPanel.number(panel, 0, i * 200 / 6400, i * 200 % 6400, 8)).isEqualTo((short) (first + i));
+            }
         }
     }
 

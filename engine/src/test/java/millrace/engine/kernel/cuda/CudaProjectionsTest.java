@@ -3,8 +3,10 @@ package millrace.engine.kernel.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import com.sun.management.ThreadMXBean;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -328,5 +330,32 @@ final class CudaProjectionsTest {
         Projections uneven = new Projections(2).add(device, w, null, device, 1).add(lab.rows(2, 4, 4), w, null, lab.rows(2, 4, 4), 2);
         assertThatThrownBy(() -> lab.projections.run(uneven, 4, 0))
                 .hasMessage("projection: expected products of one number of rows in a bucket");
+    }
+
+    /// Neither Java nor the device: a step may be recorded.
+    @Test
+    void listsThatAreKnownShouldAllocateNothing() {
+        var threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        Matrix first = lab.matrix(WeightFormat.BF16, 20, 30, 90);
+        Matrix second = lab.matrix(WeightFormat.INT8, 10, 30, 91);
+        Rows input = lab.rows(64, 30, 30);
+        Rows output = lab.rows(64, 20, 20);
+        Rows narrow = output.columns(0, 10);
+        Projections list = new Projections(2);
+        long device = 0;
+        long least = Long.MAX_VALUE;
+        for (int round = 0; round < 30 && least > 0; round++) {
+            long before = threads.getCurrentThreadAllocatedBytes();
+            for (int n = 1; n < 30; n += 4) {
+                list.clear();
+                list.add(output, first, null, input, n);
+                list.add(narrow, second, null, input, n);
+                lab.projections.run(list);
+            }
+            least = Math.min(least, threads.getCurrentThreadAllocatedBytes() - before);
+            device = round == 0 ? lab.gpu.memoryLeft() : device;
+        }
+        assertThat(least).as("bytes in 8 runs").isZero();
+        assertThat(lab.gpu.memoryLeft()).isEqualTo(device);
     }
 }
