@@ -256,6 +256,17 @@ public interface Kernels extends AutoCloseable {
         throw new UnsupportedOperationException("these kernels give no room for facts");
     }
 
+    /// Brings the first rows of two matrices, and what is known of them, to the host, and waits only once.
+    ///
+    /// @param facts null for none
+    default void fetch(Rows first, Rows second, @Nullable RowFacts facts, int rows) {
+        fetch(first, rows);
+        fetch(second, rows);
+        if (facts != null) {
+            fetch(facts, rows);
+        }
+    }
+
     // --------------------------------------------------------------------------------------------- mixtures of experts
 
     /// Room for the choice of experts of at most so many rows.

@@ -254,11 +254,7 @@ public final class Transformer implements StepModel {
         kernels.run(inputs.bucket(), operations);
         int wanted = inputs.wanted();
         if (wanted > 0) {
-            kernels.fetch(logits, wanted);
-            kernels.fetch(normed, wanted);
-            if (facts != null) {
-                kernels.fetch(facts, wanted);
-            }
+            kernels.fetch(logits, normed, facts, wanted);
         }
         return wanted;
     }

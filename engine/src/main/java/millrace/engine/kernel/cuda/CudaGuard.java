@@ -68,9 +68,20 @@ final class CudaGuard {
 
     /// Brings what is known of the first rows to the host; waits for that.
     void fetch(RowFacts facts, int rows) {
+        queueFetch(facts, rows);
+        gpu.synchronize();
+        take(facts, rows);
+    }
+
+    /// Queues the copy of what is known of the first rows, for [#take].
+    void queueFetch(RowFacts facts, int rows) {
         Parts parts = parts(facts, rows);
         parts.copy.fetch((long) WORDS * Integer.BYTES * parts.perRow * rows);
-        gpu.synchronize();
+    }
+
+    /// Takes what has arrived.
+    void take(RowFacts facts, int rows) {
+        Parts parts = parts(facts, rows);
         long at = 0;
         for (int row = 0; row < rows; row++) {
             facts.clear(row);

@@ -141,7 +141,7 @@ public final class CudaKernels implements Kernels {
     public Rows hostRows(int capacity, int width) {
         int room = Math.max(LEAST_ROWS, capacity);
         float[] values = new float[Math.multiplyExact(room, width)];
-        HostSide side = new HostSide(gpu, values);
+        HostSide side = new HostSide(gpu, team, values);
         hostSides.put(values, side);
         return Rows.device(values, side.address(), room, width);
     }
@@ -385,6 +385,24 @@ public final class CudaKernels implements Kernels {
     public void fetch(RowFacts facts, int rows) {
         guard.fetch(facts, rows);
         copying = false;
+    }
+
+    @Override
+    public void fetch(Rows first, Rows second, @Nullable RowFacts facts, int rows) {
+        HostSide one = side(first);
+        HostSide other = side(second);
+        one.queueFetch(rows * first.stride());
+        other.queueFetch(rows * second.stride());
+        if (facts != null) {
+            guard.queueFetch(facts, rows);
+        }
+        gpu.synchronize();
+        copying = false;
+        one.take(rows * first.stride());
+        other.take(rows * second.stride());
+        if (facts != null) {
+            guard.take(facts, rows);
+        }
     }
 
     // --------------------------------------------------------------------------------------------- mixtures of experts

@@ -2,17 +2,26 @@ package millrace.engine.kernel.cuda;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import millrace.engine.kernel.cpu.ThreadTeam;
 
 /// The two sides of a matrix of activations that is sent or fetched, and the pinned memory between them: the heap may move
 /// while the device copies.
 final class HostSide {
+    /// Floats that a thread copies at a time: logits of a large batch are tens of megabytes.
+    private static final int SHARE = 1 << 16;
+
     private final float[] values;
     private final MemorySegment pinned;
     private final long address;
     private final Copy copy;
+    private final ThreadTeam team;
+    private final ThreadTeam.Task takeShare = this::takeShare;
+    private int arrived;
 
+    /// @param team takes what has arrived
     /// @param values the side on the heap
-    HostSide(Gpu gpu, float[] values) {
+    HostSide(Gpu gpu, ThreadTeam team, float[] values) {
+        this.team = team;
         this.values = values;
         long bytes = (long) Float.BYTES * values.length;
         pinned = gpu.pinned(bytes);
@@ -38,6 +47,13 @@ final class HostSide {
 
     /// Takes what has arrived there.
     void take(int floats) {
-        MemorySegment.copy(pinned, ValueLayout.JAVA_FLOAT, 0, values, 0, floats);
+        arrived = floats;
+        team.run(takeShare, Math.ceilDiv(floats, SHARE));
+    }
+
+    private void takeShare(int share, int thread) {
+        int from = share * SHARE;
+        int n = Math.min(SHARE, arrived - from);
+        MemorySegment.copy(pinned, ValueLayout.JAVA_FLOAT, (long) Float.BYTES * from, values, from, n);
     }
 }
