@@ -4,9 +4,10 @@ package millrace.engine;
 ///
 /// @param budget what may be taken in all
 /// @param weights matrices and vectors as they stay in memory, and the checksums of their blocks
-/// @param scratch results between operations, for the largest step
-/// @param runtime the rest of the Java process: heap, code, classes, as measured when the model was open; of a device's
-///        memory what is kept for tables that grow with use
+/// @param scratch results between operations, for the largest step; on a device also tables and what is kept for those
+///        that grow with use
+/// @param runtime the rest of the Java process: heap, code, classes, as measured when the model was open; 0 of a device's
+///        memory, in which it has no part
 /// @param kv the most that pages of the KV cache may take; they are taken when first used
 public record MemoryPlan(long budget, long weights, long scratch, long runtime, long kv) {
     public static final MemoryPlan NONE = new MemoryPlan(0, 0, 0, 0, 0);

@@ -103,14 +103,15 @@ final class MemoryPlanner {
     /// @param rows bytes of the rows of the largest step
     /// @throws BackendException `MEMORY_PLAN`
     MemoryPlan plan(long rows) {
-        long scratch = rows + taken;
+        long scratch = rows + taken + tables();
         long weightBytes = ownMemory()
                 ? budget - kernels.memoryLeft() - taken
                 : weights.values().stream().mapToLong(Long::longValue).sum() + checksums;
-        long runtime = ownMemory() ? tables() : runtimeBytes();
+        long runtime = ownMemory() ? 0 : runtimeBytes();
         long left = budget - weightBytes - scratch - runtime;
-        String others = weightBytes + " bytes of weights, " + scratch + " of scratch and " + runtime
-                + (ownMemory() ? " of tables" : " of the process");
+        String others = ownMemory()
+                ? weightBytes + " bytes of weights and " + scratch + " of scratch"
+                : weightBytes + " bytes of weights, " + scratch + " of scratch and " + runtime + " of the process";
         if (config.kvBytes() > 0) {
             if ((ownMemory() || config.memoryBytes() > 0) && config.kvBytes() > left) {
                 throw refused(others + ", and a KV cache of " + config.kvBytes());
@@ -124,7 +125,7 @@ final class MemoryPlanner {
     }
 
     private long tables() {
-        return Math.max(TABLES, (long) (budget * SHARE_FOR_TABLES));
+        return ownMemory() ? Math.max(TABLES, (long) (budget * SHARE_FOR_TABLES)) : 0;
     }
 
     /// The plan, once the scratch is there too: of a memory of its own it is known now what that took.
@@ -134,14 +135,14 @@ final class MemoryPlanner {
         if (!ownMemory()) {
             return planned;
         }
-        long scratch = budget - kernels.memoryLeft() - planned.weights();
-        long left = kernels.memoryLeft() - planned.runtime();
+        long scratch = budget - kernels.memoryLeft() - planned.weights() + tables();
+        long left = kernels.memoryLeft() - tables();
         long kv = config.kvBytes() > 0 ? config.kvBytes() : Math.min(left, mostKv());
         if (kv > left || left < layout.pageBytes()) {
-            throw refused(planned.weights() + " bytes of weights, " + scratch + " of scratch and " + planned.runtime()
-                    + " of tables, and a KV cache of " + Math.max(kv, layout.pageBytes()));
+            throw refused(planned.weights() + " bytes of weights and " + scratch + " of scratch, and a KV cache of "
+                    + Math.max(kv, layout.pageBytes()));
         }
-        return new MemoryPlan(budget, planned.weights(), scratch, planned.runtime(), kv);
+        return new MemoryPlan(budget, planned.weights(), scratch, 0, kv);
     }
 
     /// What the largest batch of the longest sequences can fill.
@@ -162,6 +163,7 @@ final class MemoryPlanner {
         return new BackendException(
                 "MEMORY_PLAN",
                 where + needs + ", got " + budget + "; raise it, take a smaller engine.weights or engine.kv.format,"
-                        + " or lower engine.prefill.chunk");
+                        + " or lower engine.prefill.chunk"
+                        + (ownMemory() ? "; or set engine.backend to native, which computes in the machine's memory" : ""));
     }
 }

@@ -2,7 +2,9 @@ package millrace.engine.model;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import com.sun.management.ThreadMXBean;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -15,6 +17,7 @@ import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.cuda.StandIn;
 import millrace.engine.kv.PageTable;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -57,6 +60,33 @@ final class CudaModelTest {
                     assertThat(again.get(step)).as("step %d, %s", step, how).containsExactly(first.get(step));
                 }
             }
+        }
+    }
+
+    /// Pinned memory, launches and copies are made once; what is left is a few objects that the compiler does not see through.
+    @Test
+    void repeatedStepsShouldAllocateNextToNothing() throws IOException {
+        TinyModel.of("glm4_moe").write(dir);
+        CudaConfig config = CudaConfig.STANDIN.withMemoryBytes(512 << 20);
+        var threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+        try (ModelRun run = ModelRun.open(dir, Backend.open("cuda", 1, config), KvFormat.BF16)) {
+            PageTable table = run.newTable();
+            assertThat(table.ensure(IDS.length)).isTrue();
+            run.step(table, IDS, 0, 4, Logits.NONE);
+            long before = 0;
+            int foreign = 0;
+            for (int position = 4; position < IDS.length; position++) {
+                if (position == IDS.length - 20) {
+                    before = threads.getCurrentThreadAllocatedBytes();
+                }
+                run.plan().clear();
+                run.plan().add(table, IDS, position, 1, position, Logits.LAST);
+                foreign += run.transformer().firstForeign(run.plan());
+                run.transformer().forward(run.plan());
+            }
+            assertThat((threads.getCurrentThreadAllocatedBytes() - before) / 20).isLessThan(512);
+            assertThat(foreign).as("every page is its sequence's").isEqualTo(4 - IDS.length);
+            table.release();
         }
     }
 

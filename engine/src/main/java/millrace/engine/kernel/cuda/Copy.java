@@ -27,6 +27,11 @@ public final class Copy {
         gpu.fetch(this, check(count));
     }
 
+    /// Queues the setting of the first bytes on the device.
+    public void fill(byte value, long count) {
+        gpu.fill(this, value, check(count));
+    }
+
     private long check(long count) {
         if (count < 0 || count > bytes) {
             throw new IllegalArgumentException("copy: expected at most " + bytes + " bytes, got " + count);

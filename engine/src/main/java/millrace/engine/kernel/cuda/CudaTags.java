@@ -123,7 +123,7 @@ final class CudaTags {
     /// Begins a check of lists of pages: [#queue] for each, then [#end].
     void begin() {
         bringUpToDate();
-        gpu.fill(firstAddress, NONE_BYTE, first.byteSize());
+        fetchFirst.fill(NONE_BYTE, first.byteSize());
     }
 
     /// Queues the check of a list, as it was sent.

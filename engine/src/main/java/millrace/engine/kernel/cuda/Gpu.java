@@ -12,6 +12,7 @@ import java.util.stream.Stream;
 import jcuda.Pointer;
 import jcuda.driver.CUcontext;
 import jcuda.driver.CUdevice;
+import jcuda.driver.CUdeviceptr;
 import jcuda.driver.CUfunction;
 import jcuda.driver.CUfunction_attribute;
 import jcuda.driver.CUgraph;
@@ -338,10 +339,17 @@ public final class Gpu implements AutoCloseable {
 
     /// Sets memory of the device.
     public void fill(long to, byte value, long bytes) {
+        fill(Addresses.device(to), value, bytes);
+    }
+
+    void fill(Copy copy, byte value, long bytes) {
+        fill(copy.device(), value, bytes);
+    }
+
+    private void fill(CUdeviceptr to, byte value, long bytes) {
         enter();
         try {
-            faults.check(
-                    JCudaDriver.cuMemsetD8Async(Addresses.device(to), value, bytes, stream), "cuMemsetD8Async");
+            faults.check(JCudaDriver.cuMemsetD8Async(to, value, bytes, stream), "cuMemsetD8Async");
         } finally {
             lock.unlock();
         }
