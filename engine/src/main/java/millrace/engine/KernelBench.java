@@ -5,6 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.EnumMap;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -12,6 +13,7 @@ import java.util.stream.IntStream;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.CacheBatch;
+import millrace.engine.kernel.CacheMemory;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Kernels;
@@ -19,6 +21,7 @@ import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.StepInputs;
 import millrace.engine.kv.KvLayout;
 
 /// The kernels that read memory, each alone: products with one matrix in every weight format, and attention over a long
@@ -80,16 +83,23 @@ public final class KernelBench implements AutoCloseable {
 
     private final Arena arena = Arena.ofShared();
     private final List<Backend> backends = new ArrayList<>();
+    private final List<CacheMemory> memories = new ArrayList<>();
     private final List<Case> cases = new ArrayList<>();
     private final List<Pass> passes = new ArrayList<>();
     private final long rotationBytes;
 
     /// @param names backends, as far as they can be had here
     /// @param threads 0 takes one per processor
-    public KernelBench(List<String> names, int threads, Size size) {
-        rotationBytes = Math.min(ROTATION_BYTES, FreeMemory.bytes() / 16);
+    /// @param cuda the device of the backend `cuda`
+    public KernelBench(List<String> names, int threads, Size size, CudaConfig cuda) {
+        this(names, threads, size, cuda, Math.min(ROTATION_BYTES, FreeMemory.bytes() / 16));
+    }
+
+    /// @param rotationBytes that the copies of an operand take together
+    KernelBench(List<String> names, int threads, Size size, CudaConfig cuda, long rotationBytes) {
+        this.rotationBytes = rotationBytes;
         try {
-            names.forEach(name -> backends.add(Backend.open(name, threads)));
+            names.forEach(name -> backends.add(Backend.open(name, threads, cuda)));
             products(size);
             for (KvFormat format : KvFormat.values()) {
                 grouped(format, size.tokens());
@@ -114,6 +124,7 @@ public final class KernelBench implements AutoCloseable {
 
     @Override
     public void close() {
+        memories.forEach(CacheMemory::close);
         backends.forEach(Backend::close);
         arena.close();
     }
@@ -129,9 +140,11 @@ public final class KernelBench implements AutoCloseable {
                 matrices.put(format, copies(backends.getFirst().kernels().pack(source, format, arena)));
             }
         }
-        Rows x = random(MOST_ROWS, size.cols());
-        Rows y = Rows.allocate(MOST_ROWS, size.rows());
         for (Backend backend : backends) {
+            Kernels kernels = backend.kernels();
+            matrices.values().forEach(copies -> copies.forEach(kernels::adopt));
+            Rows x = random(kernels, MOST_ROWS, size.cols());
+            Rows y = kernels.hostRows(MOST_ROWS, size.rows());
             for (int batch : BATCHES) {
                 matrices.forEach((format, copies) -> product(backend, format, copies, x, y, batch));
             }
@@ -150,6 +163,7 @@ public final class KernelBench implements AutoCloseable {
                 Matrix matrix = copies.get(next[0]++ % copies.size());
                 backend.kernels().project(list.clear().add(y, matrix, null, x, batch));
             }
+            backend.kernels().fetch(y, 1);
         });
         long flops = 2L * first.rows() * first.cols() * batch * perPass;
         cases.add(new Case(
@@ -204,12 +218,13 @@ public final class KernelBench implements AutoCloseable {
         return values;
     }
 
-    private static Rows random(int rows, int width) {
-        Rows all = Rows.allocate(rows, width);
+    private static Rows random(Kernels kernels, int rows, int width) {
+        Rows all = kernels.hostRows(rows, width);
         var random = new SplittableRandom(7);
-        for (int i = 0; i < all.values().length; i++) {
+        for (int i = 0; i < rows * width; i++) {
             all.values()[i] = (float) random.nextGaussian();
         }
+        kernels.send(all, rows);
         return all;
     }
 
@@ -225,17 +240,22 @@ public final class KernelBench implements AutoCloseable {
         if (!(layout.shape() instanceof CacheShape.Grouped shape)) {
             return;
         }
-        Rows keys = random(CacheShape.TOKENS, KV_HEADS * HEAD_DIM);
-        List<long[]> caches = caches(layout, tokens, (kernels, batch) ->
-                kernels.store(shape, batch, 0, KV_HEADS, keys, keys));
-        Rows q = random(1, HEADS * HEAD_DIM);
-        Rows out = Rows.allocate(1, HEADS * HEAD_DIM);
         float scale = (float) (1 / Math.sqrt(HEAD_DIM));
         long flops = 4L * HEADS * HEAD_DIM * tokens;
         String name = "grouped, " + HEADS + " heads on " + KV_HEADS + " of " + HEAD_DIM + ", " + tokens + " tokens";
+        Map<String, List<long[]>> caches = new HashMap<>();
         for (Backend backend : backends) {
-            attention(backend, format, layout, tokens, caches, name, flops, batch ->
-                    backend.kernels().attend(shape, batch, 0, HEADS, KV_HEADS, scale, q, out));
+            Kernels kernels = backend.kernels();
+            List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
+                Rows keys = random(kernels, CacheShape.TOKENS, KV_HEADS * HEAD_DIM);
+                return caches(kernels, layout, tokens, batch -> kernels.store(shape, batch, 0, KV_HEADS, keys, keys));
+            });
+            Rows q = random(kernels, 1, HEADS * HEAD_DIM);
+            Rows out = kernels.hostRows(1, HEADS * HEAD_DIM);
+            attention(backend, format, layout, tokens, pages, name, flops, batch -> {
+                kernels.attend(shape, batch, 0, HEADS, KV_HEADS, scale, q, out);
+                kernels.fetch(out, 1);
+            });
         }
     }
 
@@ -249,56 +269,73 @@ public final class KernelBench implements AutoCloseable {
         if (!(layout.shape() instanceof CacheShape.Latent shape)) {
             return;
         }
-        Rows latents = random(CacheShape.TOKENS, RANK);
-        Rows ropes = random(CacheShape.TOKENS, ROPE_DIM);
-        List<long[]> caches = caches(layout, tokens, (kernels, batch) -> kernels.store(shape, batch, 0, latents, ropes));
-        Rows latentQ = random(1, LATENT_HEADS * RANK);
-        Rows q = random(1, LATENT_HEADS * (NOPE_DIM + ROPE_DIM));
-        Rows out = Rows.allocate(1, LATENT_HEADS * RANK);
         float scale = (float) (1 / Math.sqrt(NOPE_DIM + ROPE_DIM));
         long flops = 2L * LATENT_HEADS * (2 * RANK + ROPE_DIM) * tokens;
         String name = "latent, " + LATENT_HEADS + " heads, " + RANK + " + " + ROPE_DIM + ", " + tokens + " tokens";
+        Map<String, List<long[]>> caches = new HashMap<>();
         for (Backend backend : backends) {
-            attention(backend, format, layout, tokens, caches, name, flops, batch ->
-                    backend.kernels().attend(shape, batch, 0, LATENT_HEADS, scale, latentQ, q, out));
+            Kernels kernels = backend.kernels();
+            List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
+                Rows latents = random(kernels, CacheShape.TOKENS, RANK);
+                Rows ropes = random(kernels, CacheShape.TOKENS, ROPE_DIM);
+                return caches(kernels, layout, tokens, batch -> kernels.store(shape, batch, 0, latents, ropes));
+            });
+            Rows latentQ = random(kernels, 1, LATENT_HEADS * RANK);
+            Rows q = random(kernels, 1, LATENT_HEADS * (NOPE_DIM + ROPE_DIM));
+            Rows out = kernels.hostRows(1, LATENT_HEADS * RANK);
+            attention(backend, format, layout, tokens, pages, name, flops, batch -> {
+                kernels.attend(shape, batch, 0, LATENT_HEADS, scale, latentQ, q, out);
+                kernels.fetch(out, 1);
+            });
         }
     }
 
-    private interface Store {
-        void into(Kernels kernels, CacheBatch batch);
-    }
-
-    private interface Attend {
-        void over(CacheBatch batch);
+    private interface Operation {
+        void on(CacheBatch batch);
     }
 
     private void attention(
             Backend backend, KvFormat format, KvLayout layout, int tokens, List<long[]> caches, String shape, long flops,
-            Attend attend) {
-        List<CacheBatch> batches = caches.stream().map(pages -> {
-            var batch = new CacheBatch(1);
-            batch.add(pages, pages.length, 0, 1, tokens - 1);
-            return batch;
+            Operation attend) {
+        Kernels kernels = backend.kernels();
+        List<StepInputs> steps = caches.stream().map(pages -> {
+            StepInputs step = kernels.inputs(1, pages.length, ROPE_DIM);
+            step.addRow(0);
+            step.addSegment(pages, pages.length, 1, tokens - 1, 1);
+            return step;
         }).toList();
         var next = new int[1];
-        passes.add(() -> attend.over(batches.get(next[0]++ % batches.size())));
+        passes.add(() -> {
+            StepInputs step = steps.get(next[0]++ % steps.size());
+            kernels.send(step);
+            attend.on(step.batch());
+        });
         long bytes = (long) tokens / CacheShape.TOKENS * layout.pageBytes();
         cases.add(new Case("attention", backend.name(), format.id(), shape, 1, bytes, flops, 1));
     }
 
-    /// Addresses of the pages of as many caches as the processor's cannot hold. All pages hold the same 16 tokens: what
+    /// Addresses of the pages of as many caches as those of the hardware cannot hold. All pages hold the same 16 tokens: what
     /// they hold does not matter for the time.
-    private List<long[]> caches(KvLayout layout, int tokens, Store store) {
+    private List<long[]> caches(Kernels kernels, KvLayout layout, int tokens, Operation store) {
         int pages = tokens / CacheShape.TOKENS;
         long page = layout.pageBytes();
         int count = (int) Math.max(1, Math.ceilDiv(rotationBytes, pages * page));
-        MemorySegment memory = Memory.allocate(arena, count * pages * page, "the KV cache");
-        long first = memory.address();
-        var batch = new CacheBatch(1);
-        batch.add(new long[] {first}, 1, 0, CacheShape.TOKENS, 0);
-        store.into(backends.getFirst().kernels(), batch);
-        for (long i = 1; i < (long) count * pages; i++) {
-            MemorySegment.copy(memory, 0, memory, i * page, page);
+        CacheMemory memory = kernels.cache();
+        memories.add(memory);
+        long first = memory.allocate(count * pages * page);
+        StepInputs step = kernels.inputs(CacheShape.TOKENS, 1, ROPE_DIM);
+        for (int i = 0; i < CacheShape.TOKENS; i++) {
+            step.addRow(0);
+        }
+        step.addSegment(new long[] {first}, 1, CacheShape.TOKENS, 0, 0);
+        kernels.send(step);
+        store.on(step.batch());
+        try (Arena temporary = Arena.ofShared()) {
+            MemorySegment one = temporary.allocate(page);
+            memory.read(first, one);
+            for (long i = 1; i < (long) count * pages; i++) {
+                memory.write(first + i * page, one);
+            }
         }
         return IntStream.range(0, count)
                 .mapToObj(c -> IntStream.range(0, pages)

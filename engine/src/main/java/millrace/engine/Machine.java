@@ -27,7 +27,10 @@ public record Machine(
         String jvm,
         int vectorBits,
         List<Kernels> backends) {
-    private static final List<String> BACKENDS = List.of("native", "vector", "scalar");
+    private static final List<String> BACKENDS = List.of("cuda", "native", "vector", "scalar");
+    /// Device memory that asking a GPU takes.
+    private static final long PROBE_BYTES = 64L << 20;
+
     private static final Path CACHES = Path.of("/sys/devices/system/cpu/cpu0/cache");
 
     /// A set of kernels.
@@ -43,7 +46,7 @@ public record Machine(
     /// Asks the system and opens every backend once.
     public static Machine probe() {
         List<Kernels> backends = BACKENDS.stream().map(Machine::kernels).toList();
-        boolean vectors = backends.get(1).available();
+        boolean vectors = backends.stream().anyMatch(one -> one.name().equals("vector") && one.available());
         return new Machine(
                 field(Path.of("/proc/cpuinfo"), "model name", "unknown"),
                 Runtime.getRuntime().availableProcessors(),
@@ -61,7 +64,7 @@ public record Machine(
     }
 
     private static Kernels kernels(String name) {
-        try (Backend backend = Backend.open(name, 1)) {
+        try (Backend backend = Backend.open(name, 1, CudaConfig.SYSTEM.withMemoryBytes(PROBE_BYTES))) {
             String detail = backend.reason().replaceFirst("^asked for; ", "").replaceFirst(",? ?1 thread$", "");
             return new Kernels(name, true, detail.isEmpty() ? "plain Java, the specification" : detail);
         } catch (BackendException e) {

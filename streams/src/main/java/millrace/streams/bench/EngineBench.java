@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
@@ -36,9 +37,10 @@ public final class EngineBench {
     /// @param context prompt tokens of every sequence before its decode is measured
     /// @param prefill tokens of the prompt whose prefill is measured, 0 for none
     /// @param steps of decode that a round measures, at batch 1; larger batches take fewer
+    /// @param cuda the device of the backend `cuda`
     public record Settings(
             Path model, String label, List<Variant> variants, List<Integer> batches, List<Integer> contexts, int prefill,
-            int steps, int rounds, int threads) {
+            int steps, int rounds, int threads, CudaConfig cuda) {
         public Settings {
             variants = List.copyOf(variants);
             batches = List.copyOf(batches);
@@ -48,6 +50,7 @@ public final class EngineBench {
 
     private static final int PAGE = 16;
     private static final long READ_BYTES = 1L << 29;
+    private static final long DEVICE_SCRATCH_BYTES = 512L << 20;
 
     private final Settings settings;
     private final Consumer<String> progress;
@@ -112,6 +115,11 @@ public final class EngineBench {
         return (long) (model.parameters() * perWeight) + kvBytes(variant);
     }
 
+    /// What an engine may take of a device that it shares with others: the rest is scratch, and weights that grow.
+    private long deviceBytes(Variant variant) {
+        return bytes(variant) * 5 / 4 + DEVICE_SCRATCH_BYTES;
+    }
+
     private long kvBytes(Variant variant) {
         String format = variant.kv().equals("auto") ? KvFormat.auto().id() : variant.kv();
         ModelInspection.KvCost cost = model.kv().stream().filter(one -> one.format().equals(format)).findFirst()
@@ -167,6 +175,8 @@ public final class EngineBench {
                 settings.label(), variant.weights(), variant.kv(), variant.backend()));
         EngineConfig config = EngineConfig.of(settings.model())
                 .withBackend(variant.backend())
+                .withCuda(settings.cuda())
+                .withMemoryBytes(variant.backend().equals("cuda") ? deviceBytes(variant) : 0)
                 .withWeightFormat(variant.weights())
                 .withKvFormat(KvFormat.ofIdOrAuto(variant.kv()))
                 .withKvBytes(kvBytes(variant))

@@ -6,6 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import millrace.engine.CudaConfig;
 import millrace.engine.KernelBench;
 import millrace.engine.KernelBench.Case;
 import millrace.engine.ReadBandwidth;
@@ -17,17 +18,20 @@ public final class KernelsBench {
     private static final double SLOW_SECONDS = 1;
 
     private final List<String> backends;
+    private final CudaConfig cuda;
     private final int threads;
     private final KernelBench.Size size;
     private final int rounds;
     private final double warmSeconds;
     private final Consumer<String> progress;
 
+    /// @param cuda the device of the backend `cuda`
     /// @param threads 0 takes one per processor
     /// @param warmSeconds that each case runs before it is measured
     public KernelsBench(
-            List<String> backends, int threads, KernelBench.Size size, int rounds, double warmSeconds,
+            List<String> backends, CudaConfig cuda, int threads, KernelBench.Size size, int rounds, double warmSeconds,
             Consumer<String> progress) {
+        this.cuda = cuda;
         this.backends = List.copyOf(backends);
         this.threads = threads == 0 ? Runtime.getRuntime().availableProcessors() : threads;
         this.size = size;
@@ -38,7 +42,7 @@ public final class KernelsBench {
 
     public List<BenchResult> run() {
         progress.accept("kernels: packing matrices and filling caches");
-        try (KernelBench kernels = new KernelBench(backends, threads, size);
+        try (KernelBench kernels = new KernelBench(backends, threads, size, cuda);
                 ReadBandwidth memory = new ReadBandwidth(threads, MachineBench.READ_BYTES / 2)) {
             List<Case> cases = kernels.cases();
             progress.accept("kernels: warming up " + cases.size() + " cases");
@@ -105,7 +109,10 @@ public final class KernelsBench {
         double tokensPerSecond = one.tokens() / seconds[index];
         result.sample("tokens_per_second", tokensPerSecond);
         result.sample("gb_per_second", bytesPerSecond / 1e9);
-        result.sample("share_of_bandwidth", bytesPerSecond / bandwidth);
+        if (!one.backend().equals("cuda")) {
+            // Of the processor's memory, where the device's operands do not lie.
+            result.sample("share_of_bandwidth", bytesPerSecond / bandwidth);
+        }
         for (int other : kind) {
             Case reference = cases.get(other);
             double ratio = tokensPerSecond / (reference.tokens() / seconds[other]);

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.function.Consumer;
+import millrace.engine.CudaConfig;
 import millrace.engine.ModelInspection;
 import millrace.streams.bench.BenchResult;
 import millrace.streams.bench.EngineBench.Variant;
@@ -34,7 +35,7 @@ final class BenchAllCommand implements Callable<Integer> {
 
     private List<BenchResult> measure(MachineBench.Limits limits, Consumer<String> progress) {
         List<String> backends = options.backends(null, limits);
-        List<BenchResult> all = new ArrayList<>(BenchKernelsCommand.measure(options, backends, progress));
+        List<BenchResult> all = new ArrayList<>(BenchKernelsCommand.measure(options, backends, CudaConfig.SYSTEM, progress));
         all.addAll(dense(backends, progress));
         all.addAll(contexts(backends.getFirst(), progress));
         for (String architecture : SPARSE) {
@@ -65,7 +66,7 @@ final class BenchAllCommand implements Callable<Integer> {
                     .map(format -> new Variant(backend, "bf16", format, List.of()))
                     .toList();
             List<Integer> lengths = options.quick ? List.of(64, 1024) : List.of(64, 1024, 4096);
-            return BenchEngineCommand.measure(options, model, variants, List.of(1), lengths, 0, progress);
+            return BenchEngineCommand.measure(options, model, variants, List.of(1), lengths, 0, CudaConfig.SYSTEM, progress);
         }
     }
 
@@ -81,7 +82,7 @@ final class BenchAllCommand implements Callable<Integer> {
             String architecture, String size, List<Variant> variants, List<Integer> batches, List<Integer> contexts,
             int prefill, Consumer<String> progress) {
         try (BenchModel model = BenchModel.of("random:" + architecture + ":" + size, null, progress)) {
-            return BenchEngineCommand.measure(options, model, variants, batches, contexts, prefill, progress);
+            return BenchEngineCommand.measure(options, model, variants, batches, contexts, prefill, CudaConfig.SYSTEM, progress);
         }
     }
 }

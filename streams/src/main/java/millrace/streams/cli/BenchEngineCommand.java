@@ -4,6 +4,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
+import millrace.engine.CudaConfig;
 import millrace.engine.DeveloperModels.RandomSpec;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
@@ -22,6 +23,9 @@ final class BenchEngineCommand implements Callable<Integer> {
     @Mixin
     BenchOptions options = new BenchOptions();
 
+    @Mixin
+    BenchDevice device = new BenchDevice();
+
     @Option(names = "--model", paramLabel = "MODEL", required = true,
             description = "A checkpoint's directory, or random:ARCH:PARAMS with ARCH llama, glm4_moe or kimi_k2 and PARAMS "
                     + "like 300m or 1b.")
@@ -32,7 +36,7 @@ final class BenchEngineCommand implements Callable<Integer> {
     @Nullable Path keep;
 
     @Option(names = "--backends", paramLabel = "NAME", split = ",",
-            description = "auto (default), native, vector, scalar; more than one are compared.")
+            description = "auto (default), cuda, native, vector, scalar; more than one are compared.")
     List<String> backends = List.of("auto");
 
     @Option(names = "--weights", paramLabel = "FORMAT", split = ",",
@@ -56,7 +60,7 @@ final class BenchEngineCommand implements Callable<Integer> {
 
     @Override
     public Integer call() {
-        options.names("--backends", backends, List.of("auto", "native", "vector", "scalar"));
+        options.names("--backends", backends, BenchOptions.BACKENDS);
         List<String> formats = weights != null ? weights
                 : RandomSpec.isRandom(model) ? List.of("bf16", "packed", "int8", "int4") : List.of("stored");
         options.names("--weights", formats, EngineConfig.WEIGHT_FORMATS);
@@ -74,6 +78,7 @@ final class BenchEngineCommand implements Callable<Integer> {
                 throw options.wrong("--model: " + e.getMessage());
             }
         }
+        CudaConfig cuda = device.cuda(options);
         return options.run((limits, progress) -> {
             List<EngineBench.Variant> variants = new ArrayList<>();
             for (String backend : options.backends(backends, limits)) {
@@ -82,18 +87,18 @@ final class BenchEngineCommand implements Callable<Integer> {
                 }
             }
             try (BenchModel local = BenchModel.of(model, keep, progress)) {
-                return measure(options, local, variants, counts, lengths, prefill, progress);
+                return measure(options, local, variants, counts, lengths, prefill, cuda, progress);
             }
         });
     }
 
     static List<BenchResult> measure(
             BenchOptions options, BenchModel model, List<EngineBench.Variant> variants, List<Integer> batches,
-            List<Integer> contexts, int prefill, java.util.function.Consumer<String> progress) {
+            List<Integer> contexts, int prefill, CudaConfig cuda, java.util.function.Consumer<String> progress) {
         return new EngineBench(
                         new EngineBench.Settings(
                                 model.directory(), model.label(), variants, batches, contexts, prefill,
-                                options.quick ? 8 : 16, Math.min(5, options.rounds()), options.threads),
+                                options.quick ? 8 : 16, Math.min(5, options.rounds()), options.threads, cuda),
                         progress)
                 .run();
     }

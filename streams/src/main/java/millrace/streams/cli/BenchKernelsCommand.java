@@ -3,6 +3,7 @@ package millrace.streams.cli;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.function.Consumer;
+import millrace.engine.CudaConfig;
 import millrace.engine.KernelBench;
 import millrace.streams.bench.BenchResult;
 import millrace.streams.bench.KernelsBench;
@@ -19,21 +20,27 @@ final class BenchKernelsCommand implements Callable<Integer> {
     @Mixin
     BenchOptions options = new BenchOptions();
 
+    @Mixin
+    BenchDevice device = new BenchDevice();
+
     @Option(names = "--backends", paramLabel = "NAME", split = ",",
-            description = "native, vector, scalar; default: what there is but scalar.")
+            description = "cuda, native, vector, scalar; default: the processor's but scalar.")
     @Nullable List<String> backends;
 
     @Override
     public Integer call() {
         if (backends != null) {
-            options.names("--backends", backends, List.of("auto", "native", "vector", "scalar"));
+            options.names("--backends", backends, BenchOptions.BACKENDS);
         }
-        return options.run((limits, progress) -> measure(options, options.backends(backends, limits), progress));
+        CudaConfig cuda = device.cuda(options);
+        return options.run((limits, progress) -> measure(options, options.backends(backends, limits), cuda, progress));
     }
 
-    static List<BenchResult> measure(BenchOptions options, List<String> backends, Consumer<String> progress) {
+    static List<BenchResult> measure(
+            BenchOptions options, List<String> backends, CudaConfig cuda, Consumer<String> progress) {
         return new KernelsBench(
                         backends,
+                        cuda,
                         options.threads,
                         options.quick ? KernelBench.Size.QUICK : KernelBench.Size.FULL,
                         options.rounds(),

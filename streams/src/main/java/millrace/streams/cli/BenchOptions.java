@@ -21,6 +21,8 @@ import picocli.CommandLine.Spec;
 /// Options of every bench that reports in JSON and charts, and the frame of its run: limits of the machine first, then
 /// the measurement, then the report.
 final class BenchOptions {
+    static final List<String> BACKENDS = List.of("auto", "cuda", "native", "vector", "scalar");
+
     @Spec(Spec.Target.MIXEE)
     @Nullable CommandSpec spec;
 
@@ -129,11 +131,12 @@ final class BenchOptions {
         return values.stream().distinct().toList();
     }
 
-    /// What was asked for, or what there is but the scalar backend, which is the specification and slow.
+    /// What was asked for, or what the processor has but the scalar backend, which is the specification and slow. A GPU is
+    /// measured where it is asked for: its operands lie in another memory than the one that results are compared with.
     List<String> backends(@Nullable List<String> asked, MachineBench.Limits limits) {
         List<String> available = limits.machine().available();
         if (asked == null) {
-            List<String> fast = available.stream().filter(name -> !name.equals("scalar")).toList();
+            List<String> fast = available.stream().filter(name -> !name.equals("scalar") && !name.equals("cuda")).toList();
             return fast.isEmpty() ? available : fast;
         }
         return asked.stream().flatMap(name -> name.equals("auto") ? Stream.of(available.getFirst()) : Stream.of(name))

@@ -1,0 +1,46 @@
+package millrace.engine;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.util.ArrayList;
+import java.util.List;
+import millrace.engine.kernel.cuda.CudaKernels;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/// The benchmark goes through the same seam on every backend, and every case of it can be run.
+@Timeout(180)
+class KernelBenchTest {
+    private static final KernelBench.Size SMALL = new KernelBench.Size(48, 128, 32);
+    private static final long ROTATION = 1 << 16;
+
+    private static List<String> cases(List<String> backends, CudaConfig cuda, int most) {
+        List<String> names = new ArrayList<>();
+        try (KernelBench bench = new KernelBench(backends, 2, SMALL, cuda, ROTATION)) {
+            for (int i = 0; i < bench.cases().size(); i++) {
+                KernelBench.Case one = bench.cases().get(i);
+                assertThat(one.bytes()).isPositive();
+                if (one.batch() <= most) {
+                    assertThat(bench.seconds(i)).as("%s", one).isPositive();
+                    assertThat(bench.seconds(i)).as("%s, with the next copy", one).isPositive();
+                }
+                names.add(one.bench() + " " + one.format() + " " + one.batch() + " " + one.shape());
+            }
+        }
+        return names;
+    }
+
+    @Test
+    void everyBackendHasTheSameCases() {
+        assumeTrue(CudaKernels.class.getResource("libcuda-standin.so") != null, "built without a C++ compiler");
+        List<String> processor = cases(List.of("scalar"), CudaConfig.SYSTEM, 32);
+        assertThat(cases(List.of("cuda"), CudaConfig.STANDIN.withMemoryBytes(256 << 20), 2)).isEqualTo(processor);
+        assertThat(processor).hasSizeGreaterThan(40).doesNotHaveDuplicates();
+    }
+
+    @Test
+    void backendsOfOneMemoryShareTheirCaches() {
+        assertThat(cases(List.of("scalar", "vector"), CudaConfig.SYSTEM, 1)).hasSizeGreaterThan(80);
+    }
+}
