@@ -17,12 +17,12 @@ record Tolerance(double share) {
 
     /// By KV format. Where keys and values are rounded to codes, a sum that differs in its last bit may take another code.
     private static final Map<String, Tolerance> SHARES = Map.of(
-            "f32", new Tolerance(0x1p-14),
+            "f32", new Tolerance(0x1p-15),
             "bf16", new Tolerance(0x1p-9),
-            "int8", new Tolerance(0x1p-8),
-            "fp8", new Tolerance(0x1p-6),
-            "fp8-plain", new Tolerance(0x1p-6),
-            "int4", new Tolerance(0x1p-6));
+            "int8", new Tolerance(0x1p-7),
+            "int4", new Tolerance(0x1p-7),
+            "fp8", new Tolerance(0x1p-7),
+            "fp8-plain", new Tolerance(0x1p-7));
 
     /// Between what was attested and an engine of another profile or on other hardware; null if it is not known.
     static @Nullable Tolerance between(AttestationRecord attested, String profile) {
