@@ -38,8 +38,10 @@ import org.jspecify.annotations.Nullable;
 /// Order. There is one stream, which does not wait for the driver's default one; only calls that are queued on it are used.
 /// Work that was queued fails later: the failure is thrown by a later call, as a [DeviceException].
 public final class Gpu implements AutoCloseable {
-    /// Of the memory that is free: the rest is for the driver, whose kernels and graphs take some of it.
-    private static final double SHARE_OF_FREE = 0.9;
+    /// What is left of free memory to the driver, whose kernels and graphs take some of it: a tenth, but no more than they
+    /// can need.
+    private static final int SHARE_LEFT = 10;
+    private static final long MOST_LEFT = 2L << 30;
 
     private static final int HOST_FLAGS = 0;
     private static final String FATBIN = "millrace.fatbin";
@@ -138,7 +140,12 @@ public final class Gpu implements AutoCloseable {
         long[] free = new long[1];
         long[] total = new long[1];
         faults.check(JCudaDriver.cuMemGetInfo(free, total), "cuMemGetInfo");
-        return (long) (free[0] * SHARE_OF_FREE);
+        return mostOf(free[0]);
+    }
+
+    /// What is taken of free memory where nobody says how much.
+    static long mostOf(long free) {
+        return free - Math.min(free / SHARE_LEFT, MOST_LEFT);
     }
 
     /// Makes the calling thread the one that computes, until another one does.

@@ -321,6 +321,13 @@ final class GpuTest {
     }
 
     @Test
+    void aTenthOfFreeMemoryButAtMostTwoGigabytesShouldBeLeft() {
+        long gigabyte = 1L << 30;
+        assertThat(Gpu.mostOf(10 * gigabyte)).isEqualTo(9 * gigabyte);
+        assertThat(Gpu.mostOf(140 * gigabyte)).isEqualTo(138 * gigabyte);
+    }
+
+    @Test
     void imageThatIsNotThereShouldBeRefused() {
         assertThatThrownBy(() -> Gpu.open(CONFIG.withImage("other.fatbin")))
                 .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("CUDA_NO_KERNELS"))
