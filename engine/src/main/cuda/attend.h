@@ -104,10 +104,11 @@ template <int QUERIES> struct Scores {
 
     /// Goes over `units` units of a tile's dimensions, `width` in all, whose operands of queries begin at k step `step`.
     ///
+    /// @param tile its address, or 0: then all is zero
     /// @param extent of the tile, as the keys load it
     /// @param every after so many units, and at the end, sums are multiplied by the next group of `scales`, if there are any
     template <class Keys>
-    __device__ __forceinline__ void run(const unsigned char* tile, int extent, int width, int units, const unsigned* operands,
+    __device__ __forceinline__ void run(unsigned long long tile, int extent, int width, int units, const unsigned* operands,
             int step, const float* scales, int every) {
         constexpr int AHEAD = Keys::LOADS * Keys::STEPS == 1 ? 4 : Keys::LOADS <= 2 ? 2 : 1;
         int lane = threadIdx.x & 31;
@@ -116,7 +117,7 @@ template <int QUERIES> struct Scores {
         uint4 next[AHEAD][Keys::LOADS];
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            Keys::load(next[u], u < units ? tile : nullptr, extent, u, g, t);
+            Keys::load(next[u], u < units ? tile : 0, extent, u, g, t);
         }
         int left = every;
         for (int unit = 0; unit < units; unit += AHEAD) {
@@ -127,7 +128,7 @@ template <int QUERIES> struct Scores {
                 for (int i = 0; i < Keys::LOADS; i++) {
                     now[u][i] = next[u][i];
                 }
-                Keys::load(next[u], unit + AHEAD + u < units ? tile : nullptr, extent, unit + AHEAD + u, g, t);
+                Keys::load(next[u], unit + AHEAD + u < units ? tile : 0, extent, unit + AHEAD + u, g, t);
             }
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
@@ -283,7 +284,7 @@ __device__ __forceinline__ void sum_slice(Sums<QUERIES>* sums, const AttendShare
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) {
         if (u < pages) {
-            V::load(next[u], reinterpret_cast<const unsigned char*>(s.pages[u]) + valueOffset, lanes, slice, g, t);
+            V::load(next[u], s.pages[u] + valueOffset, lanes, slice, g, t);
         }
     }
     for (int page = 0; page < pages; page += AHEAD) {
@@ -295,8 +296,7 @@ __device__ __forceinline__ void sum_slice(Sums<QUERIES>* sums, const AttendShare
                 now[u][i] = next[u][i];
             }
             if (page + AHEAD + u < pages) {
-                const unsigned char* block = reinterpret_cast<const unsigned char*>(s.pages[page + AHEAD + u]);
-                V::load(next[u], block + valueOffset, lanes, slice, g, t);
+                V::load(next[u], s.pages[page + AHEAD + u] + valueOffset, lanes, slice, g, t);
             }
         }
 #pragma unroll

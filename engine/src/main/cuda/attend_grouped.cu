@@ -92,7 +92,7 @@ __device__ __forceinline__ void attend_split(
     int rows = (sizes.headDim + perRow - 1) / perRow;
     for (int from = 32 * warp; from < tokens; from += 32 * ATTEND_WARPS) {
         Scores<QUERIES> scores;
-        const unsigned char* block = reinterpret_cast<const unsigned char*>(s.pages[from / CACHE_TOKENS + (lane >> 4)]);
+        unsigned long long block = s.pages[from / CACHE_TOKENS + (lane >> 4)];
         scores.template run<Keys>(block, rows, sizes.headDim, units, s.queries, 0, SCALED<FORMAT> ? s.keyScales + from : nullptr,
                 FORMAT == CACHE_INT4 ? 1 : units);
         scores.store(s.scores + from, b.scale);
@@ -146,7 +146,7 @@ __device__ __forceinline__ void attend_grouped(
 /// Grid (KV heads, any), 128 threads. Offsets are those of CacheShape.Grouped; `rotation` is the factor of
 /// Hadamard.rotate, or 0. Blocks take items in turn until there are none.
 #define ATTEND_GROUPED(NAME, FORMAT, QUERIES)                                                                             \
-    GPU_KERNEL __launch_bounds__(ATTEND_THREADS) NAME(const int* counts, const CacheSegment* segments,                    \
+    GPU_KERNEL __launch_bounds__(ATTEND_THREADS, ATTEND_BLOCKS_##QUERIES) NAME(const int* counts, const CacheSegment* segments,\
             const unsigned long long* pages, long long layerOffset, long long blockBytes, int heads, int kvHeads,         \
             float scale, int headDim, int valueLanes, long long valueOffset, long long keyScaleOffset,                    \
             long long valueScaleOffset, float rotation, const float* q, int qStride, float* out, int outStride,           \

@@ -33,8 +33,8 @@ __device__ __forceinline__ void stage_pages(
             s.pages[page] = reinterpret_cast<unsigned long long>(block);
         }
         for (int g = 0; g < sizes.groups; g++) {
-            const unsigned char* at = block + sizes.scaleOffset + 4 * (CACHE_TOKENS * g + i % CACHE_TOKENS);
-            s.keyScales[g * CACHE_SPLIT + i] = i < tokens ? *reinterpret_cast<const float*>(at) : 0.0f;
+            long long at = sizes.scaleOffset + 4 * (CACHE_TOKENS * g + i % CACHE_TOKENS);
+            s.keyScales[g * CACHE_SPLIT + i] = i < tokens ? *reinterpret_cast<const float*>(block + at) : 0.0f;
         }
     }
 }
@@ -52,11 +52,11 @@ __device__ __forceinline__ void attend_split(
     int steps = sizes.latentLanes / 16;
     for (int from = 32 * warp; from < tokens; from += 32 * ATTEND_WARPS) {
         Scores<LATENT_QUERIES> scores;
-        const unsigned char* block = reinterpret_cast<const unsigned char*>(s.pages[from / CACHE_TOKENS + (lane >> 4)]);
+        unsigned long long block = s.pages[from / CACHE_TOKENS + (lane >> 4)];
         const float* scales = sizes.groups == 0 ? nullptr : s.keyScales + from;
         scores.template run<LatentKeys<LATENT>>(
                 block, sizes.latentLanes, sizes.rank, steps, s.queries, 0, scales, PLAIN ? steps : LATENT_GROUP / 16);
-        const unsigned char* rope = block == nullptr ? nullptr : block + sizes.ropeOffset;
+        unsigned long long rope = block == 0 ? 0 : block + sizes.ropeOffset;
         scores.template run<LatentKeys<ROPE>>(rope, sizes.ropeLanes, sizes.ropeDim, sizes.ropeLanes / 16, s.queries, steps,
                 PLAIN ? scales : nullptr, sizes.ropeLanes);
         scores.store(s.scores + from, b.scale);
@@ -116,7 +116,7 @@ __device__ __forceinline__ void attend_latent(
 /// Grid (1, any), 128 threads. Offsets are those of CacheShape.Latent; `headDim` numbers of `q` belong to a head, the last
 /// `ropeDim` of them are met with the rotated key. Blocks take items in turn until there are none.
 #define ATTEND_LATENT(NAME, LATENT, ROPE)                                                                                 \
-    GPU_KERNEL __launch_bounds__(ATTEND_THREADS) NAME(const int* counts, const CacheSegment* segments,                    \
+    GPU_KERNEL __launch_bounds__(ATTEND_THREADS, ATTEND_BLOCKS_16) NAME(const int* counts, const CacheSegment* segments,  \
             const unsigned long long* pages, long long layerOffset, int heads, float scale, int rank, int ropeDim,        \
             int latentLanes, int ropeLanes, long long ropeOffset, long long scaleOffset, int groups, const float* latentQ,\
             int latentStride, const float* q, int qStride, int headDim, float* out, int outStride, float* partialSums,    \

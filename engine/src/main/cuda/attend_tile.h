@@ -4,6 +4,14 @@
 
 constexpr int ATTEND_THREADS = 128;
 constexpr int ATTEND_WARPS = 4;
+/// Blocks of a multiprocessor whose registers suffice: 4 or 3 with code for sm_90, one less before, which needs more.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int ATTEND_BLOCKS_8 = 3;
+constexpr int ATTEND_BLOCKS_16 = 2;
+#else
+constexpr int ATTEND_BLOCKS_8 = 4;
+constexpr int ATTEND_BLOCKS_16 = 3;
+#endif
 constexpr int SPLIT_PAGES = CACHE_SPLIT / CACHE_TOKENS;
 /// Floats from one query's scores to the next's: 4 mod 8 runs of 16 bytes, so that loads of operands do not collide.
 constexpr int SCORE_PITCH = CACHE_SPLIT + 16;

@@ -71,8 +71,8 @@ __device__ __forceinline__ void fp8_quad(unsigned word, unsigned* b) {
 
 __device__ __forceinline__ unsigned part_of(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-__device__ __forceinline__ uint4 load16(const unsigned char* at, bool there) {
-    return there ? gpu_ld_stream16(at) : make_uint4(0, 0, 0, 0);
+__device__ __forceinline__ uint4 load16(unsigned long long at, bool there) {
+    return there ? gpu_ld_stream16(reinterpret_cast<const void*>(at)) : make_uint4(0, 0, 0, 0);
 }
 
 /// Keys of a grouped block: tiles of 16 lanes = tokens. A unit of the loop over dimensions is what LOADS loads bring:
@@ -87,12 +87,13 @@ template <int FORMAT> struct GroupedKeys {
         return FORMAT == CACHE_INT4 ? step / 2 * 32 + 8 * t + 4 * h + 2 * e + step % 2 : 16 * step + 4 * t + 2 * h + e;
     }
 
+    /// @param tile its address, or 0: then all is zero
     /// @param rows of words in the tile; what is asked for behind them is zero
-    static __device__ __forceinline__ void load(uint4* w, const unsigned char* tile, int rows, int unit, int g, int t) {
+    static __device__ __forceinline__ void load(uint4* w, unsigned long long tile, int rows, int unit, int g, int t) {
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             int row = (4 * unit + t) * LOADS + i;
-            w[i] = load16(tile + 64ll * row + 16 * (g & 3), tile != nullptr && row < rows);
+            w[i] = load16(tile + 64 * row + 16 * (g & 3), tile != 0 && row < rows);
         }
     }
 
@@ -133,12 +134,13 @@ template <int FORMAT> struct LatentKeys {
 
     static __device__ __forceinline__ int depth(int step, int t, int h, int e) { return 16 * step + 4 * t + 2 * h + e; }
 
+    /// @param tile its address, or 0: then all is zero
     /// @param lanes of the tile
-    static __device__ __forceinline__ void load(uint4* w, const unsigned char* tile, int lanes, int unit, int g, int t) {
+    static __device__ __forceinline__ void load(uint4* w, unsigned long long tile, int lanes, int unit, int g, int t) {
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
-            long long row = (g & 3) * LOADS + i;
-            w[i] = load16(tile + 4 * (row * lanes + 16 * unit + 4 * t), tile != nullptr);
+            int row = (g & 3) * LOADS + i;
+            w[i] = load16(tile + 4 * (row * lanes + 16 * unit + 4 * t), tile != 0);
         }
     }
 
@@ -183,9 +185,9 @@ template <int FORMAT> struct Values {
     static constexpr int PARTS = FORMAT == CACHE_F32 ? 3 : 1;
 
     /// Loads 32 dimensions, of which a lane has four.
-    static __device__ __forceinline__ void load(uint4* w, const unsigned char* tile, int lanes, int slice, int g, int t) {
+    static __device__ __forceinline__ void load(uint4* w, unsigned long long tile, int lanes, int slice, int g, int t) {
         if (FORMAT == CACHE_INT4) {
-            uint2 v = gpu_ld_stream8(tile + 4 * (t * (lanes / 2) + 16 * slice + 2 * g));
+            uint2 v = gpu_ld_stream8(reinterpret_cast<const void*>(tile + 4 * (t * (lanes / 2) + 16 * slice + 2 * g)));
             w[0] = make_uint4(v.x, v.y, 0, 0);
         } else {
 #pragma unroll

@@ -265,13 +265,13 @@ final class CudaAttentionTest {
                 assertThat(part).as("rows %d to %d", chunk[0], chunk[0] + chunk[1])
                         .isEqualTo(Arrays.copyOfRange(whole, chunk[0] * width, (chunk[0] + chunk[1]) * width));
             }
-            Part[] parts = new Part[17];
+            Part[] parts = new Part[37];
             for (int i = 0; i < parts.length; i++) {
-                parts[i] = i % 3 == 0 ? new Part(s, 299 - i, 1) : new Part(other, 289 - 16 * i, 1);
+                parts[i] = i % 9 == 0 ? new Part(s, 299 - i, 1) : new Part(other, 289 - 8 * i, 1);
             }
-            float[] batch = attend(attention, 32, parts);
-            for (int i = 0; i < parts.length; i += 3) {
-                assertThat(Arrays.copyOfRange(batch, i * width, (i + 1) * width)).as("row %d of 17", i)
+            float[] batch = attend(attention, 64, parts);
+            for (int i = 0; i < parts.length; i += 9) {
+                assertThat(Arrays.copyOfRange(batch, i * width, (i + 1) * width)).as("row %d of 37", i)
                         .isEqualTo(Arrays.copyOfRange(whole, (299 - i) * width, (300 - i) * width));
             }
             // Without room for partial sums a block has all splits of a row.
