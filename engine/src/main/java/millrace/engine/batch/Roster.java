@@ -218,6 +218,9 @@ final class Roster {
     /// @return whether anything was found since it was called last
     boolean mend() {
         PageGuard guard = pool.guard();
+        if (guard != null) {
+            guard.settle();
+        }
         if (guard == null || !guard.hasFindings()) {
             return false;
         }

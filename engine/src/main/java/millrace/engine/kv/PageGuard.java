@@ -69,6 +69,9 @@ public final class PageGuard {
     private long[] queuedTags = new long[64];
     private long[] queuedDigests = new long[64];
     private int queueLength;
+
+    /// Whether the batch is of pages to be sealed, and not of pages to be verified.
+    private boolean sealing;
     private final long[] oneAddress = new long[1];
     private final long[] oneTag = new long[1];
     private final long[] oneDigest = new long[1];
@@ -120,6 +123,7 @@ public final class PageGuard {
     ///
     /// @param stepsDone steps that have been computed
     public void beforeStep(long stepsDone) {
+        settle();
         phase = 2 * stepsDone + 1;
     }
 
@@ -127,6 +131,7 @@ public final class PageGuard {
     ///
     /// @param stepsDone steps that have been computed, this one included
     public void afterStep(long stepsDone) {
+        settle();
         phase = 2 * stepsDone;
     }
 
@@ -171,15 +176,21 @@ public final class PageGuard {
         return key.idTag(hash, seal, i, tokens);
     }
 
-    /// Seals a page that is full and will not be written again, when [#sealQueued] is called.
+    /// Seals a page that is full and will not be written again: with the others of its batch, at the latest when the batch is
+    /// [settled][#settle], which whoever looks at a digest does before.
     void queueSeal(int page, long idTag) {
         everSealed = true;
         tags[page] = idTag;
         enqueue(page, idTag);
+        sealing = true;
     }
 
-    /// Seals the pages of the batch, side by side, and empties it.
-    void sealQueued() {
+    /// Digests the pages that were sealed, side by side.
+    public void settle() {
+        if (!sealing) {
+            return;
+        }
+        sealing = false;
         digestQueued();
         for (int i = 0; i < queueLength; i++) {
             digests[queued[i]] = PageSeal.kept(queuedDigests[i]);
@@ -191,6 +202,7 @@ public final class PageGuard {
     /// Whether a page of the index is what the asker expects; its bytes are looked at if that was long ago, or always.
     /// Otherwise it leaves the index, with all that follow it.
     boolean accepts(int page, long idTag, boolean always) {
+        settle();
         if (digests[page] == PageSeal.POISON) {
             return report(page, Moment.HIT, "unsealed");
         }
@@ -205,6 +217,7 @@ public final class PageGuard {
 
     /// Whether a sealed page holds what its holder expects; looked at once in a phase.
     boolean verify(int page, long idTag, Moment moment) {
+        settle();
         if (damaged[page]) {
             return false;
         }
@@ -223,6 +236,7 @@ public final class PageGuard {
     ///
     /// @return whether it was put there
     boolean queue(int page, long idTag, Moment moment) {
+        settle();
         if (damaged[page] || goodPhase[page] == phase) {
             return false;
         }
@@ -248,11 +262,14 @@ public final class PageGuard {
     }
 
     private void digestQueued() {
-        memory.digest(queueLength, queuedAddresses, pageBytes, queuedTags, queuedDigests);
+        if (queueLength > 0) {
+            memory.digest(queueLength, queuedAddresses, pageBytes, queuedTags, queuedDigests);
+        }
     }
 
     /// Looks at the pages of the batch, side by side, and empties it.
     public void verifyQueued(Moment moment) {
+        settle();
         digestQueued();
         for (int i = 0; i < queueLength; i++) {
             int page = queued[i];
@@ -296,6 +313,7 @@ public final class PageGuard {
     ///
     /// @return the pages that were looked at
     public int walk() {
+        settle();
         long now = settings.nanos().getAsLong();
         savedNanos = Math.min(MOST_SAVED_NANOS, savedNanos + (long) (WALK_SHARE * (now - walkedAt)));
         int walked = 0;
@@ -321,6 +339,7 @@ public final class PageGuard {
 
     /// Looks at every sealed page that was not looked at in this phase.
     public void verifyAll() {
+        settle();
         for (int page = 0; page < digests.length; page++) {
             if (digests[page] != PageSeal.POISON
                     && queue(page, tags[page], Moment.WALK)
@@ -333,6 +352,7 @@ public final class PageGuard {
 
     /// The page is handed out or free: nothing that it holds counts any more.
     void unseal(int page) {
+        settle();
         if (page >= digests.length) {
             grow(page);
         }

@@ -88,6 +88,7 @@ public final class PageTable {
 
     /// Seals the pages that these computed tokens fill. One that another table has put into the index meanwhile is
     /// given up for that: what they hold is equal, to the bit. Behind a page that is not in the index none enters it.
+    /// The guard digests them when it is settled.
     public void seal(PrefixKey key, int[] tokens, int computed) {
         PrefixIndex index = pool.index();
         PageGuard guard = pool.guard();
@@ -111,9 +112,6 @@ public final class PageTable {
             if (index != null && shared) {
                 index.register(key, sealed, before(sealed), tokens, pages[sealed]);
             }
-        }
-        if (guard != null) {
-            guard.sealQueued();
         }
     }
 

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
 import java.util.function.IntConsumer;
@@ -72,6 +73,7 @@ class PageGuardTest {
             pool.memory().write(pool.address(table.page(i)), MemorySegment.ofArray(bytes));
         }
         table.seal(key, tokens, tokens.length);
+        guard().settle();
         return table;
     }
 
@@ -348,6 +350,66 @@ class PageGuardTest {
         table.release();
         assertThat(guard().isSealed(page)).isFalse();
         assertThat(pool.epoch(page)).isNotEqualTo(epoch);
+    }
+
+    /// Memory that counts the batches of its digests.
+    private record Counting(HostCache host, List<Integer> batches) implements CacheMemory {
+        @Override
+        public Algorithm algorithm() {
+            return host.algorithm();
+        }
+
+        @Override
+        public long allocate(long bytes) {
+            return host.allocate(bytes);
+        }
+
+        @Override
+        public void digest(int count, long[] pages, int bytes, long[] tags, long[] digests) {
+            batches.add(count);
+            host.digest(count, pages, bytes, tags, digests);
+        }
+
+        @Override
+        public boolean keepsBits(long page, int bytes) {
+            return host.keepsBits(page, bytes);
+        }
+
+        @Override
+        public void read(long address, MemorySegment to) {
+            host.read(address, to);
+        }
+
+        @Override
+        public void write(long address, MemorySegment from) {
+            host.write(address, from);
+        }
+
+        @Override
+        public void close() {
+            host.close();
+        }
+    }
+
+    @Test
+    void pagesOfAllTablesAreSealedAtOnceAndTheWalkLooksAtMoreAndMore() {
+        var random = new SplittableRandom(7);
+        var counting = new Counting(new HostCache(), new ArrayList<>());
+        try (var plain = new PagePool(LAYOUT, 20 * LAYOUT.pageBytes(), counting)) {
+            PageGuard guard = plain.openGuard(new PageGuard.Settings("m", MAX_AGE, () -> nanos, () -> epochMs));
+            List<PageTable> tables = List.of(new PageTable(plain), new PageTable(plain), new PageTable(plain));
+            tables.forEach(table -> table.ensure(80));
+            tables.forEach(table -> table.seal(new PrefixKey(""), tokens(random, 80), 80));
+            assertThat(counting.batches).isEmpty();
+            guard.settle();
+            guard.settle();
+            assertThat(counting.batches).containsExactly(15);
+            guard.beforeStep(1);
+            nanos += 1_000_000_000L;
+            assertThat(guard.walk()).isEqualTo(15);
+            assertThat(counting.batches).containsExactly(15, 1, 2, 4, 8);
+            assertThat(guard.hasFindings()).isFalse();
+        }
     }
 
     @Test
