@@ -70,7 +70,8 @@ public final class BatchLoop implements AutoCloseable {
         logitsEvery = checks.config().logitsEvery();
         activations = checks.config().activations();
         logitsCheck = new LogitsCheck(
-                model.vocabSize(), checks.config().isOff() ? Float.MAX_VALUE : model.logitBound(), model.facts());
+                model.vocabSize(), checks.config().isOff() ? Float.MAX_VALUE : model.logitBound(), model.facts(),
+                model::forEach);
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());

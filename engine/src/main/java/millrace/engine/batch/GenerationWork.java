@@ -46,7 +46,7 @@ final class GenerationWork implements Work {
         this.request = request;
         this.sampler = sampler;
         this.check = check;
-        digests = new LogitsDigests(check, logitsEvery, request.maxNewTokens());
+        digests = new LogitsDigests(check.rowBytes(), logitsEvery, request.maxNewTokens());
         this.activations = activations;
         this.vocabulary = vocabulary;
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
@@ -76,15 +76,14 @@ final class GenerationWork implements Work {
 
     @Override
     public Outcome accept(Sequence sequence, int position, float[] logits, int offset) {
-        String problem = check.problem(logits, offset);
+        String problem = check.problem(logits, offset, digests.every() > 0);
         if (problem != null) {
             sequence.problem = problem;
             return Outcome.UNSOUND;
         }
         int token = sampler.choose(
-                logits, offset, check.best(offset), request.sampling(), sequence.tokens(), sequence.length(),
-                sequence.generated());
-        digests.add(logits, offset);
+                logits, offset, check.best(), request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
+        digests.add(check.checksum());
         activations.add(offset);
         sequence.append(token);
         sequence.lastTokenNanos = clock.nanos();

@@ -2,34 +2,36 @@ package millrace.engine.batch;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.zip.CRC32C;
 
 /// Digests of the logits that one sequence's generated tokens were chosen from: CRC-32C over the rows of so many tokens each,
 /// the last over what remains. It depends on nothing but the bits of the logits.
 final class LogitsDigests {
-    private final LogitsCheck check;
     private final int every;
-    private final CRC32C crc = new CRC32C();
+    private final CrcShift row;
     private final int[] whole;
+    private int current;
     private int rows;
 
+    /// @param rowBytes of one row
     /// @param every tokens of a digest; 0 for none at all
-    LogitsDigests(LogitsCheck check, int every, int maxNewTokens) {
-        this.check = check;
+    LogitsDigests(long rowBytes, int every, int maxNewTokens) {
         this.every = every;
+        row = new CrcShift(rowBytes);
         whole = new int[every == 0 ? 0 : maxNewTokens / every];
     }
 
     /// Adds the row of the next token.
-    void add(float[] logits, int offset) {
+    ///
+    /// @param checksum CRC-32C of the row
+    void add(int checksum) {
         if (every == 0) {
             return;
         }
-        check.digest(crc, logits, offset);
+        current = row.join(current, checksum);
         rows++;
         if (rows % every == 0) {
-            whole[rows / every - 1] = (int) crc.getValue();
-            crc.reset();
+            whole[rows / every - 1] = current;
+            current = 0;
         }
     }
 
@@ -40,7 +42,7 @@ final class LogitsDigests {
         if (every == 0 || tokens >= rows) {
             return tokens;
         }
-        crc.reset();
+        current = 0;
         rows = tokens - tokens % every;
         return rows;
     }
@@ -56,7 +58,7 @@ final class LogitsDigests {
             values.add(whole[i]);
         }
         if (every > 0 && rows % every != 0) {
-            values.add((int) crc.getValue());
+            values.add(current);
         }
         return values;
     }

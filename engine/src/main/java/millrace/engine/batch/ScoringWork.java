@@ -29,7 +29,7 @@ final class ScoringWork implements Work {
 
     @Override
     public Outcome accept(Sequence sequence, int position, float[] logits, int offset) {
-        String problem = check.problem(logits, offset);
+        String problem = check.problem(logits, offset, false);
         if (problem != null) {
             sequence.problem = problem;
             return Outcome.UNSOUND;

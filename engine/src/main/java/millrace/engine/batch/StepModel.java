@@ -1,5 +1,6 @@
 package millrace.engine.batch;
 
+import java.util.function.IntConsumer;
 import org.jspecify.annotations.Nullable;
 
 /// What the scheduler needs of a model: the logits of a plan.
@@ -32,6 +33,14 @@ public interface StepModel {
     float[] hidden();
 
     int hiddenSize();
+
+    /// Runs a task for each of `0 … count − 1`, on any of the model's threads, in any order; returns when all are done. Between
+    /// two steps, on the thread that computes them.
+    default void forEach(int count, IntConsumer task) {
+        for (int i = 0; i < count; i++) {
+            task.accept(i);
+        }
+    }
 
     /// No logit of this model has a larger absolute value, whatever the tokens.
     default float logitBound() {

@@ -77,7 +77,7 @@ final class TraceWork implements Work {
 
     @Override
     public Outcome accept(Sequence sequence, int position, float[] logits, int offset) {
-        String problem = check.problem(logits, offset);
+        String problem = check.problem(logits, offset, false);
         if (problem != null) {
             sequence.problem = problem;
             return Outcome.UNSOUND;
@@ -86,7 +86,7 @@ final class TraceWork implements Work {
         int taken = answer[step];
         int length = position + 1;
         int chosen = sampler.choose(
-                logits, offset, check.best(offset), request.sampling(), tokens, length, step);
+                logits, offset, check.best(), request.sampling(), tokens, length, step);
         if (chosen != taken) {
             double gap = ChoiceGap.of(
                     logits, offset, check.vocabSize(), request.sampling(), tokens, length, step, taken);

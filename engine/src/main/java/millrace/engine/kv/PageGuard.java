@@ -30,8 +30,8 @@ public final class PageGuard {
     private static final long NEVER = -1;
     private static final long DAY_MS = 24L * 60 * 60 * 1_000;
 
-    /// Of all time, the share that the walk may take.
-    private static final double WALK_SHARE = 0.005;
+    /// Of all time, the most that the walk may take.
+    private static final double WALK_SHARE = 0.0025;
 
     /// The most time that the walk saves up, so that it never holds a step up for long.
     private static final long MOST_SAVED_NANOS = 2_000_000;
@@ -308,8 +308,8 @@ public final class PageGuard {
         return PageSeal.kept(oneDigest[0]);
     }
 
-    /// Looks at sealed pages in turn, within its share of the time since it was called last: at one, then at twice as many
-    /// side by side, and so on.
+    /// Looks at sealed pages in turn whose last look is as long ago as one that a hit would look at again, within its share of the
+    /// time since it was called last: at one, then at twice as many side by side, and so on.
     ///
     /// @return the pages that were looked at
     public int walk() {
@@ -323,7 +323,8 @@ public final class PageGuard {
             for (; left > 0 && count < batch; left--) {
                 int page = cursor;
                 cursor = cursor + 1 == digests.length ? 0 : cursor + 1;
-                if (digests[page] != PageSeal.POISON && queue(page, tags[page], Moment.WALK)) {
+                if (digests[page] != PageSeal.POISON && now - verifiedNanos[page] > settings.maxAgeNanos()
+                        && queue(page, tags[page], Moment.WALK)) {
                     count++;
                 }
             }
@@ -408,6 +409,10 @@ public final class PageGuard {
 
     long[] tags() {
         return tags;
+    }
+
+    boolean isSound(int page) {
+        return digest(page, tags[page]) == digests[page];
     }
 
     boolean isSealed(int page) {

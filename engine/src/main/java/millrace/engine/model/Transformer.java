@@ -1,6 +1,7 @@
 package millrace.engine.model;
 
 import java.util.List;
+import java.util.function.IntConsumer;
 import millrace.engine.KvFormat;
 import millrace.engine.batch.LogitFacts;
 import millrace.engine.batch.StepModel;
@@ -186,6 +187,11 @@ public final class Transformer implements StepModel {
     /// The last norm gives `x = y ⊙ gain` with `‖y‖ ≤ √n`, n = hiddenSize, so a logit `w · x` is at most
     /// `√n · ‖w ⊙ gain‖` (Cauchy and Schwarz), whatever the hidden state; of all rows of lmHead the largest counts. The margin is
     /// far above the rounding errors of [Kernels], which are bounded by the same product.
+    @Override
+    public void forEach(int count, IntConsumer task) {
+        kernels.forEach(count, task);
+    }
+
     @Override
     public float logitBound() {
         float[] gain = weights.finalNorm();

@@ -25,9 +25,6 @@ public final class Sampler {
     /// Name of this procedure in attestations.
     public static final String ID = Sampling.ALGORITHM;
 
-    /// Answer of [#sample] when a logit is NaN or infinite: no token may be chosen from such a row.
-    public static final int NOT_FINITE = -1;
-
     /// In place of a token that is not known.
     public static final int UNKNOWN = -1;
 
@@ -50,15 +47,10 @@ public final class Sampler {
         seen = new boolean[vocabSize];
     }
 
-    /// Returns the token chosen from `logits[offset … offset + vocabSize)`, or [#NOT_FINITE].
+    /// The token chosen from `logits[offset … offset + vocabSize)`, which are finite.
     ///
     /// @param tokens prompt and generated tokens, `length` of them
     /// @param step index of the token to choose among the generated ones, from 0
-    public int sample(float[] logits, int offset, Sampling sampling, int[] tokens, int length, long step) {
-        return finite(logits, offset, vocabSize) ? choose(logits, offset, sampling, tokens, length, step) : NOT_FINITE;
-    }
-
-    /// The same for logits that are known to be finite.
     public int choose(float[] logits, int offset, Sampling sampling, int[] tokens, int length, long step) {
         return choose(logits, offset, UNKNOWN, sampling, tokens, length, step);
     }
@@ -84,16 +76,6 @@ public final class Sampler {
         double temperature = sampling.temperature();
         int survivors = survivors(sampling, temperature, best);
         return gumbelMax(survivors, sampling, temperature, best, step);
-    }
-
-    /// Whether every logit of `logits[offset … offset + vocabSize)` is a finite number.
-    public static boolean finite(float[] logits, int offset, int vocabSize) {
-        // A sum of x · 0 is NaN as soon as one x is NaN or infinite, and 0 otherwise.
-        float sum = 0f;
-        for (int i = 0; i < vocabSize; i++) {
-            sum += logits[offset + i] * 0f;
-        }
-        return sum == 0f;
     }
 
     private void penalise(float penalty, int[] tokens, int length) {

@@ -197,7 +197,7 @@ final class Bench implements AutoCloseable {
         var decoder = new IncrementalDecoder(new FakeTokenizer());
         for (int step = 0; step < request.maxNewTokens(); step++) {
             int[] all = tokens.stream().mapToInt(i -> i).toArray();
-            int token = sampler.sample(FakeModel.logitsAfter(tokens), 0, request.sampling(), all, all.length, step);
+            int token = sampler.choose(FakeModel.logitsAfter(tokens), 0, request.sampling(), all, all.length, step);
             tokens.add(token);
             if (token == FakeTokenizer.END) {
                 break;

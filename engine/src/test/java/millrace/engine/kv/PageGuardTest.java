@@ -209,7 +209,9 @@ class PageGuardTest {
         KvFaults.inject(KvFaults.Kind.CODE_BIT, pool, page, random);
         guard().afterStep(17);
         assertThat(guard().walk()).as("no time has passed").isZero();
-        nanos += 1_000_000_000L;
+        nanos += MAX_AGE;
+        assertThat(guard().walk()).as("all were looked at not long ago").isZero();
+        nanos++;
         assertThat(guard().walk()).as("all but the one that follows").isEqualTo(3);
         assertThat(guard().takeFindings()).containsExactly(new PageGuard.Finding(page, Moment.WALK, "content", 0));
         assertThat(pool.index().pages()).as("what follows the page is gone too").isEqualTo(2);
