@@ -1,14 +1,12 @@
 package millrace.integrity;
 
 import java.io.IOException;
-import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import org.jspecify.annotations.Nullable;
 
@@ -18,13 +16,11 @@ public final class FollowStateFile implements AutoCloseable {
     private static final long MAX_BYTES = 64L << 20;
 
     private final Path file;
-    private final Path directory;
     private final FileChannel lockChannel;
     private FollowState state;
 
-    private FollowStateFile(Path file, Path directory, FileChannel lockChannel, FollowState state) {
+    private FollowStateFile(Path file, FileChannel lockChannel, FollowState state) {
         this.file = file;
-        this.directory = directory;
         this.lockChannel = lockChannel;
         this.state = state;
     }
@@ -34,7 +30,7 @@ public final class FollowStateFile implements AutoCloseable {
     /// @throws IntegrityException code `FOLLOW_STATE` if the file is damaged, `FOLLOW_STATE_BUSY` if another process has it
     public static FollowStateFile open(Path file) throws IOException {
         Path absolute = file.toAbsolutePath();
-        Path directory = Files.createDirectories(absolute.resolveSibling(""));
+        Files.createDirectories(absolute.resolveSibling(""));
         FileChannel lock = FileChannel.open(absolute.resolveSibling(absolute.getFileName() + ".lock"),
                 StandardOpenOption.CREATE, StandardOpenOption.WRITE);
         try {
@@ -43,7 +39,7 @@ public final class FollowStateFile implements AutoCloseable {
                         "state file %s: expected to be alone with it, got another process that holds it; a witness has one process"
                                 .formatted(file));
             }
-            return new FollowStateFile(absolute, directory, lock, load(absolute));
+            return new FollowStateFile(absolute, lock, load(absolute));
         } catch (IOException | RuntimeException e) {
             lock.close();
             throw e;
@@ -81,27 +77,8 @@ public final class FollowStateFile implements AutoCloseable {
 
     /// Writes a newer state. It is on the disk when this returns.
     public void save(FollowState next) throws IOException {
-        Path draft = file.resolveSibling(file.getFileName() + ".new");
-        try (FileChannel out = FileChannel.open(draft, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
-                StandardOpenOption.TRUNCATE_EXISTING)) {
-            ByteBuffer bytes = StandardCharsets.UTF_8.encode(next.encode());
-            while (bytes.hasRemaining()) {
-                out.write(bytes);
-            }
-            out.force(true);
-        }
-        Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
-        forceDirectory();
+        DurableFile.write(file, next.encode().getBytes(StandardCharsets.UTF_8));
         state = next;
-    }
-
-    /// The rename itself must be on the disk too; where directories cannot be opened, the file system sees to it.
-    private void forceDirectory() {
-        try (FileChannel opened = FileChannel.open(directory, StandardOpenOption.READ)) {
-            opened.force(true);
-        } catch (IOException | UnsupportedOperationException notPossible) {
-            return;
-        }
     }
 
     @Override

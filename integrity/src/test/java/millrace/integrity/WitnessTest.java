@@ -45,7 +45,7 @@ class WitnessTest {
     @Test
     void signsNothingThatItCouldNotWriteDown() throws IOException {
         try (FollowStateFile file = FollowStateFile.open(file())) {
-            Files.createDirectory(directory.resolve("witness.state.new"));
+            Files.createDirectory(directory.resolve(".witness.state.new"));
             assertThatThrownBy(() -> new Witness(KEY, file, CLOCK).cosign(note(7, "a"))).isInstanceOf(IOException.class);
             assertThat(file.state()).isEqualTo(FollowState.EMPTY);
         }

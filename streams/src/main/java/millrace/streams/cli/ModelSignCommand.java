@@ -3,17 +3,13 @@ package millrace.streams.cli;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.PrintWriter;
-import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
-import java.nio.file.StandardOpenOption;
 import java.util.Locale;
-import java.util.Set;
 import java.util.concurrent.Callable;
 import millrace.engine.EngineConfig;
 import millrace.engine.ModelManifest;
+import millrace.integrity.DurableFile;
 import millrace.integrity.model.BundleSigner;
 import millrace.integrity.model.ModelBundle;
 import millrace.integrity.model.ModelContents;
@@ -91,7 +87,7 @@ final class ModelSignCommand implements Callable<Integer> {
         byte[] bytes = BundleSigner.sign(signer, name, contents, ModelVerifyCommand.within(directory, bundle),
                 shards ? BundleSigner.SHARD_BYTES : 0, Runtime.getRuntime().availableProcessors(), progress);
         progress.end();
-        durable(bundle, bytes);
+        DurableFile.write(bundle, bytes);
         report(signer, bundle, ModelBundle.parse(bytes, bundle.toString()), manifest);
         return 0;
     }
@@ -117,19 +113,5 @@ final class ModelSignCommand implements Callable<Integer> {
             writer.println("serve it with -D engine.model.key=PUBLIC-KEY, which refuses any other file");
         }
         writer.flush();
-    }
-
-    /// Whole or not at all.
-    private static void durable(Path file, byte[] bytes) throws IOException {
-        Path draft = file.resolveSibling("." + file.getFileName() + "." + ProcessHandle.current().pid() + ".tmp");
-        try (FileChannel channel = FileChannel.open(draft, Set.of(
-                StandardOpenOption.CREATE, StandardOpenOption.TRUNCATE_EXISTING, StandardOpenOption.WRITE))) {
-            ByteBuffer buffer = ByteBuffer.wrap(bytes);
-            while (buffer.hasRemaining()) {
-                channel.write(buffer);
-            }
-            channel.force(true);
-        }
-        Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
     }
 }
