@@ -72,6 +72,18 @@ final class LogKeyring {
         return knows(note) || rotations.stream().anyMatch(rotation -> signed(note, List.of(rotation.key)));
     }
 
+    /// Whether a key that is trusted now has signed the note. Verifies the signature.
+    boolean hasSigned(SignedNote note) {
+        List<NoteVerifier> trusted = new ArrayList<>(given);
+        trusted.addAll(first);
+        rotations.stream().filter(rotation -> rotation.accepted).forEach(rotation -> trusted.add(rotation.key));
+        try {
+            return !trusted.isEmpty() && !note.verify(trusted).isEmpty();
+        } catch (IntegrityException e) {
+            return false;
+        }
+    }
+
     /// Refuses a note that no key of this log has signed.
     void requireKnown(SignedNote note, Place place) {
         if (!knows(note)) {

@@ -183,6 +183,20 @@ final class LogProgress {
         return null;
     }
 
+    /// What it is if no more leaves come: a signed checkpoint that covers leaves which are not here; null where there is none.
+    @Nullable Refuted cutOff() {
+        if (skipped > 0) {
+            return null;
+        }
+        for (Head head : waiting.descendingMap().values().stream().flatMap(List::stream).toList()) {
+            if (head.note != null && keys.hasSigned(head.note)) {
+                return new Refuted("LOG_CUT_OFF", "leaves of log %s, in a partition without open transactions".formatted(origin),
+                        "the %d that this signed checkpoint covers".formatted(head.size), Long.toString(size()), head.place);
+            }
+        }
+        return null;
+    }
+
     private @Nullable MerkleFrontier at(long size) {
         if (size == tree.size()) {
             return tree;

@@ -195,6 +195,21 @@ public final class LogVerifier {
                 "%s, size %d, root %s".formatted(previous.getOrigin(), previous.getSize(), stated));
     }
 
+    /// Says that every leaf that was ever committed to the partition has been handed over: what a signed checkpoint covers
+    /// beyond them was removed.
+    public void complete(int partition) {
+        if (violation != null) {
+            return;
+        }
+        for (LogProgress log : logs.values()) {
+            Refuted cutOff = log.origin.partition() == partition ? log.cutOff() : null;
+            if (cutOff != null) {
+                afterSignatures(cutOff);
+                return;
+            }
+        }
+    }
+
     /// Takes a checkpoint.
     ///
     /// @param place the record that carries it

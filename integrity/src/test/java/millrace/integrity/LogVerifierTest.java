@@ -108,6 +108,21 @@ class LogVerifierTest {
                 + " millrace.checkpoints-0@0 covers 5 leaves, 4 are here; they are late, or were removed");
     }
 
+    /// With the word of who read it that nothing is pending in the partition, it can.
+    @Test
+    void findsATailThatWasCutOff() {
+        log.add(5).checkpoint();
+        log.leaves.removeLast();
+        LogVerifier verifier = new LogVerifier(TestLog.TOPIC, List.of(TestLog.KEY.verifier()), null);
+        log.feed(verifier);
+        verifier.complete(1);
+        assertUndecided(verifier.verdict(), "CHECKPOINT_AHEAD", "log " + log.state.origin() + ": the checkpoint at"
+                + " millrace.checkpoints-0@0 covers 5 leaves, 4 are here; they are late, or were removed");
+        verifier.complete(0);
+        assertThat(verifier.verdict()).hasToString("millrace.checkpoints-0@0: LOG_CUT_OFF: leaves of log " + log.state.origin()
+                + ", in a partition without open transactions: expected the 5 that this signed checkpoint covers, got 4");
+    }
+
     @Test
     void cannotDecideRootsWhenTheOldestLeavesWereDeleted() {
         log.add(5).checkpoint();

@@ -43,6 +43,10 @@ public final class AuditProver {
         final List<byte[]> checkpoints = new ArrayList<>();
         final List<Digest> hashes = new ArrayList<>();
         String origin = "";
+
+        /// Index of the log's first leaf that is still in the topic.
+        long begins;
+
         @Nullable Checked leaf;
 
         Found(Predicate<AttestationRecord> wanted) {
@@ -63,6 +67,7 @@ public final class AuditProver {
             }
             if (!sameLog) {
                 origin = record.getLogOrigin();
+                begins = record.getSeq();
                 hashes.clear();
             }
             hashes.add(checked.hash());
@@ -78,7 +83,7 @@ public final class AuditProver {
     ///
     /// @param options names the topics, and the one partition to read
     /// @param wanted true for the leaf to prove; the first such counts
-    /// @throws IntegrityException code `PROVE_NOT_FOUND`, `PROVE_NO_CHECKPOINT`, `PROVE_LOG_VIOLATED`, and those of
+    /// @throws IntegrityException code `PROVE_NOT_FOUND`, `PROVE_PRUNED`, `PROVE_NO_CHECKPOINT`, `PROVE_LOG_VIOLATED`, and those of
     ///     [AuditVerifier#run]
     public static Proven prove(
             AuditOptions options, Predicate<AttestationRecord> wanted, Consumer<AuditVerifier.Progress> progress) {
@@ -92,8 +97,15 @@ public final class AuditProver {
         }
         Checked leaf = found.leaf;
         if (leaf == null) {
-            throw new IntegrityException("PROVE_NOT_FOUND",
-                    "prove: expected a leaf of that request, got none in %s".formatted(options.topic()));
+            throw new IntegrityException("PROVE_NOT_FOUND", "prove: expected a leaf of that request, got none in %s%s".formatted(
+                    options.topic(), found.begins == 0 ? "" : "; leaves 0 to %d of %s are no longer there, it may have been one of them"
+                            .formatted(found.begins - 1, found.origin)));
+        }
+        if (found.begins > 0) {
+            throw new IntegrityException("PROVE_PRUNED",
+                    ("prove: leaf %d of %s: expected all leaves of the log, whose hashes its path is made of, got none of 0 to %d:"
+                            + " retention has deleted them. Prove it from a copy of the topic that has them, or from tiles that were"
+                            + " exported before").formatted(leaf.record().getSeq(), found.origin, found.begins - 1));
         }
         return proven(found, leaf, smallestCover(options, found, leaf));
     }

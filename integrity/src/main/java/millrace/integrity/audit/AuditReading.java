@@ -99,6 +99,18 @@ final class AuditReading implements AutoCloseable {
         }
     }
 
+    /// Reads the leaves up to their end, and holds checkpoints that wait for leaves against partitions in which nothing is
+    /// pending. A leaf is committed before a checkpoint covers it: what is not there then does not come.
+    void decideTails() {
+        if (violated()) {
+            return;
+        }
+        List<Integer> decided = leaves.takeEndsAndDecided();
+        if (leaves.read(record -> tell(leaf(record)))) {
+            decided.forEach(log::complete);
+        }
+    }
+
     private boolean checkpoint(ConsumerRecord<byte[], byte[]> record, @Nullable Integer only) {
         boolean good = log.checkpoint(place(record), record.value(), only);
         if (good) {

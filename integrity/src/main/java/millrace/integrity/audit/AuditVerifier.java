@@ -49,6 +49,10 @@ public final class AuditVerifier {
             reading.round();
             verdict = reading.verdict();
         }
+        if (verdict instanceof Verdict.Undecided undecided && undecided.code().equals("CHECKPOINT_AHEAD")) {
+            reading.decideTails();
+            verdict = reading.verdict();
+        }
         reading.tellNow();
         return verdict;
     }

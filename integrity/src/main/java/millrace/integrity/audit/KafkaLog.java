@@ -24,6 +24,7 @@ final class KafkaLog implements AutoCloseable {
 
     private final String topic;
     private final Duration stall;
+    private final Map<String, Object> client;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final List<TopicPartition> partitions;
     private Map<TopicPartition, Long> beginnings;
@@ -35,14 +36,8 @@ final class KafkaLog implements AutoCloseable {
     KafkaLog(Map<String, Object> client, String topic, @Nullable Integer only, Duration stall) {
         this.topic = topic;
         this.stall = stall;
-        Map<String, Object> properties = new HashMap<>(client);
-        properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, "read_committed");
-        properties.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
-        properties.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
-        properties.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
-        properties.remove(ConsumerConfig.GROUP_ID_CONFIG);
-        properties.remove(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG);
-        consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        this.client = Map.copyOf(client);
+        consumer = consumer("read_committed");
         try {
             partitions = partitions(only);
             consumer.assign(partitions);
@@ -52,6 +47,28 @@ final class KafkaLog implements AutoCloseable {
             consumer.close();
             throw e;
         }
+    }
+
+    private KafkaConsumer<byte[], byte[]> consumer(String isolation) {
+        Map<String, Object> properties = new HashMap<>(client);
+        properties.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, isolation);
+        properties.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
+        properties.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
+        properties.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none");
+        properties.remove(ConsumerConfig.GROUP_ID_CONFIG);
+        properties.remove(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG);
+        return new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    /// Takes the ends of what is committed now, and tells in which partitions that is all there is: no transaction that was open
+    /// when this was called is still open, so nothing from before can turn up any more.
+    List<Integer> takeEndsAndDecided() {
+        Map<TopicPartition, Long> written;
+        try (KafkaConsumer<byte[], byte[]> all = consumer("read_uncommitted")) {
+            written = all.endOffsets(partitions);
+        }
+        takeEnds();
+        return partitions.stream().filter(p -> ends.get(p) >= written.get(p)).map(TopicPartition::partition).toList();
     }
 
     private List<TopicPartition> partitions(@Nullable Integer only) {

@@ -28,13 +28,16 @@ class AuditPruneIT {
     }
 
     private static String verify(AuditScene scene, int expected) {
+        return audit(expected, scene.verify("--key", AuditScene.KEY.vkey(), "--skip-completions", "--settle-ms", "0", "--json"));
+    }
+
+    private static String audit(int expected, String... arguments) {
         StringWriter out = new StringWriter();
         StringWriter err = new StringWriter();
-        int code = new CommandLine(new Main()).setOut(new PrintWriter(out)).setErr(new PrintWriter(err)).execute(
-                AuditScene.with(new String[] {"audit"}, scene.verify(
-                        "--key", AuditScene.KEY.vkey(), "--skip-completions", "--settle-ms", "0", "--json")));
+        int code = new CommandLine(new Main()).setOut(new PrintWriter(out)).setErr(new PrintWriter(err))
+                .execute(AuditScene.with(new String[] {"audit"}, arguments));
         assertThat(code).as(out.toString() + err).isEqualTo(expected);
-        return out.toString();
+        return out.toString() + err;
     }
 
     @Test
@@ -62,8 +65,32 @@ class AuditPruneIT {
             assertThat(verify(scene, 0)).contains("\"leaves\":32,");
             delete(broker, scene.audit, 24);
             assertThat(verify(scene, 0)).contains("\"leaves\":20,", "\"size\":32,\"checkpointed\":32,\"root\":\"" + scene.state.frontier().root().hex());
+            String[] prove = scene.on(new String[] {"prove"}, "--partition", "1", "--request-id", "r-15");
+            assertThat(audit(3, prove)).contains("prove: leaf 15 of " + scene.state.origin()
+                    + ": expected all leaves of the log, whose hashes its path is made of, got none of 0 to 11: retention has deleted");
             delete(broker, scene.audit, 42);
             assertThat(verify(scene, 2)).contains("\"code\":\"LOG_PREFIX_MISSING\"");
+        }
+    }
+
+    @Test
+    void aTailThatWasCutOffIsAViolationOnceNothingIsPending() throws Exception {
+        try (EmbeddedBroker broker = EmbeddedBroker.ephemeral("127.0.0.1", 0); AuditScene scene = new AuditScene(broker, "cut")) {
+            for (int i = 0; i < 5; i++) {
+                scene.commit(scene::answer);
+            }
+            scene.commit(scene::checkpoint);
+            assertThat(verify(scene, 0)).contains("\"leaves\":5,");
+            Leaf gone = Leaf.of(AuditScene.attestation(scene.state, scene.completions));
+            scene.state = scene.state.append(gone.hash());
+            scene.commit(scene::checkpoint);
+            scene.producer.beginTransaction();
+            scene.send(scene.audit, 1, gone.wire(1));
+            scene.producer.flush();
+            assertThat(verify(scene, 2)).as("it may still come").contains("\"code\":\"CHECKPOINT_AHEAD\"");
+            scene.producer.abortTransaction();
+            assertThat(verify(scene, 1)).as("it does not").contains("\"code\":\"LOG_CUT_OFF\"",
+                    "\"expected\":\"the 6 that this signed checkpoint covers\",\"got\":\"5\"");
         }
     }
 }
