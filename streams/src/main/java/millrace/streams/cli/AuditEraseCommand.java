@@ -1,5 +1,6 @@
 package millrace.streams.cli;
 
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -77,6 +78,9 @@ final class AuditEraseCommand implements Callable<Integer> {
     @Mixin
     ClientOptions client = new ClientOptions();
 
+    @Mixin
+    CommandConfig commandConfig = new CommandConfig();
+
     @Spec
     CommandSpec spec;
 
@@ -89,8 +93,8 @@ final class AuditEraseCommand implements Callable<Integer> {
         return console.guarded(() -> erase(console));
     }
 
-    private int erase(AuditConsole console) throws InterruptedException {
-        ServiceConfig config = client.load();
+    private int erase(AuditConsole console) throws IOException, InterruptedException {
+        ServiceConfig config = commandConfig.over(client.load());
         Map<Integer, Control> orders;
         if (target.tenant != null) {
             orders = ofTenant(config, target.tenant);

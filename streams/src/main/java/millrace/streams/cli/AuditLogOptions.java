@@ -1,7 +1,6 @@
 package millrace.streams.cli;
 
 import java.io.IOException;
-import java.io.Reader;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -10,7 +9,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Properties;
 import java.util.function.IntFunction;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.NoteKey;
@@ -41,9 +39,8 @@ final class AuditLogOptions {
                     + "Without it roots are checked and signatures are not.")
     List<String> keys = new ArrayList<>();
 
-    @Option(names = "--command-config", paramLabel = "FILE",
-            description = "Properties of the Kafka client, such as security.protocol; win over the configuration.")
-    @Nullable Path commandConfig;
+    @Mixin
+    CommandConfig commandConfig = new CommandConfig();
 
     AuditOptions options(
             ServiceConfig config, @Nullable String completions, @Nullable Integer partition, Duration settle,
@@ -55,13 +52,7 @@ final class AuditLogOptions {
 
     Map<String, Object> clientProperties(ServiceConfig config) throws IOException {
         Map<String, Object> properties = new HashMap<>(new KafkaClients(config).plain());
-        if (commandConfig != null) {
-            Properties file = new Properties();
-            try (Reader reader = Files.newBufferedReader(commandConfig, StandardCharsets.UTF_8)) {
-                file.load(reader);
-            }
-            file.stringPropertyNames().forEach(name -> properties.put(name, file.getProperty(name)));
-        }
+        properties.putAll(commandConfig.read());
         return properties;
     }
 

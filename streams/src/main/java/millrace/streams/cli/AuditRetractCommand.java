@@ -1,5 +1,6 @@
 package millrace.streams.cli;
 
+import java.io.IOException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -66,6 +67,9 @@ final class AuditRetractCommand implements Callable<Integer> {
     @Mixin
     ClientOptions client = new ClientOptions();
 
+    @Mixin
+    CommandConfig commandConfig = new CommandConfig();
+
     @Spec
     CommandSpec spec;
 
@@ -78,11 +82,11 @@ final class AuditRetractCommand implements Callable<Integer> {
         return console.guarded(() -> retract(console));
     }
 
-    private int retract(AuditConsole console) throws InterruptedException {
+    private int retract(AuditConsole console) throws IOException, InterruptedException {
         if (newEpoch == (from != null)) {
             throw new IllegalArgumentException("expected either --from or --new-epoch, got " + (newEpoch ? "both" : "neither"));
         }
-        ServiceConfig config = client.load();
+        ServiceConfig config = commandConfig.over(client.load());
         String log = origin == null ? newest(config) : Origin.parse(origin).text();
         if (log.isEmpty()) {
             console.note("no leaf in partition %d of %s".formatted(partition, config.string("topics.audit")));

@@ -66,6 +66,9 @@ final class AuditSaltCommand implements Callable<Integer> {
     @Mixin
     ClientOptions client = new ClientOptions();
 
+    @Mixin
+    CommandConfig commandConfig = new CommandConfig();
+
     @Spec
     CommandSpec spec;
 
@@ -80,7 +83,7 @@ final class AuditSaltCommand implements Callable<Integer> {
 
     private int open(AuditConsole console) throws IOException {
         NoteSigner master = NoteSigner.load(key);
-        ServiceConfig config = client.load();
+        ServiceConfig config = commandConfig.over(client.load());
         List<SaltRecord> records = records(config);
         if (records.isEmpty()) {
             console.note("no salt of that request in %s: it was erased, has expired, or was never stored"
