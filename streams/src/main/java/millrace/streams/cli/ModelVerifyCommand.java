@@ -7,9 +7,12 @@ import java.io.PrintWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
+import java.util.List;
 import java.util.Locale;
 import java.util.Set;
 import java.util.concurrent.Callable;
+import millrace.engine.DamagedTensor;
+import millrace.engine.ModelManifest;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.Shown;
 import millrace.integrity.model.ModelBundle;
@@ -36,6 +39,8 @@ import picocli.CommandLine.Spec;
             "  ok        its bytes are the signed ones",
             "  mismatch  signed, with other bytes      missing  signed, and not there",
             "  unsigned  there, and not signed         ignored  left out of signatures on purpose",
+            "",
+            "Of a file that differs the tensors that are damaged are named, if integrity/tensors.json is the signed one.",
             "",
             "Bundles of model_signing 0.3.1 to 1.1 made with a key verify too.",
             "",
@@ -86,14 +91,24 @@ final class ModelVerifyCommand implements Callable<Integer> {
         ModelReport report = signed.check(ModelContents.of(directory), within(directory, file),
                 Runtime.getRuntime().availableProcessors(), progress);
         progress.end();
+        List<DamagedTensor> tensors = damaged(report);
         PrintWriter out = spec.commandLine().getOut();
         if (json) {
-            out.println(JsonLines.mapper().writeValueAsString(json(signed, report)));
+            out.println(JsonLines.mapper().writeValueAsString(json(signed, report, tensors)));
         } else {
-            print(signed, report, out);
+            print(signed, report, tensors, out);
         }
         out.flush();
         return report.holds() ? 0 : 1;
+    }
+
+    /// The tensors behind files that differ, if the list of tensors is the signed one.
+    private List<DamagedTensor> damaged(ModelReport report) throws IOException {
+        List<String> files = report.files().stream().filter(one -> one.state() == ModelReport.State.MISMATCH)
+                .map(ModelReport.FileReport::path).toList();
+        boolean listed = report.files().stream()
+                .anyMatch(one -> one.path().equals(ModelManifest.PATH) && one.state() == ModelReport.State.OK);
+        return listed && !files.isEmpty() ? DamagedTensor.of(directory, files) : List.of();
     }
 
     /// The path of a bundle that lies in the model's own directory.
@@ -123,7 +138,7 @@ final class ModelVerifyCommand implements Callable<Integer> {
         return undecided ? 2 : 1;
     }
 
-    private static ObjectNode json(SignedModel signed, ModelReport report) {
+    private static ObjectNode json(SignedModel signed, ModelReport report, List<DamagedTensor> tensors) {
         ObjectNode node = JsonLines.mapper().createObjectNode();
         node.put("verdict", report.holds() ? "ok" : "violated");
         report.files().stream().filter(one -> !one.code().isEmpty()).findFirst()
@@ -141,6 +156,13 @@ final class ModelVerifyCommand implements Callable<Integer> {
             if (!one.code().isEmpty()) {
                 entry.put("code", one.code()).put("message", one.message());
             }
+            for (DamagedTensor tensor : tensors) {
+                if (tensor.file().equals(one.path())) {
+                    ObjectNode damage = entry.withArray("tensors").addObject().put("name", tensor.name())
+                            .put("begin", tensor.begin()).put("end", tensor.end());
+                    tensor.blocks().forEach(damage.putArray("blocks")::add);
+                }
+            }
         }
         return node;
     }
@@ -149,12 +171,18 @@ final class ModelVerifyCommand implements Callable<Integer> {
         return state.name().toLowerCase(Locale.ROOT);
     }
 
-    private static void print(SignedModel signed, ModelReport report, PrintWriter out) {
+    private static void print(
+            SignedModel signed, ModelReport report, List<DamagedTensor> tensors, PrintWriter out) {
         for (ModelReport.FileReport one : report.files()) {
             out.println(String.format(Locale.ROOT, "%-8s  %10s  %s", word(one.state()),
                     one.bytes() < 0 ? "" : ByteSize.text(one.bytes()), Shown.text(one.path())));
         }
         report.problems().forEach(out::println);
+        for (DamagedTensor tensor : tensors) {
+            out.println("%s: tensor %s: expected the listed bytes, got others in %d of its %d MiB, the first from byte %d on".formatted(
+                    Shown.text(tensor.file()), Shown.text(tensor.name()), tensor.blocks().size(), tensor.blockCount(),
+                    tensor.firstByte()));
+        }
         out.println("model " + Shown.text(signed.statement().model()) + ", root " + signed.statement().root().hex());
         out.println("signed by the key " + signed.keyHint() + " of " + signed.keySource());
         out.println(report.holds() ? "ok" : "violated");

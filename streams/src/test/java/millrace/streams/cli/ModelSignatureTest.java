@@ -117,6 +117,34 @@ class ModelSignatureTest {
     }
 
     @Test
+    void namesTheTensorsThatAreDamaged() throws IOException {
+        assertThat(sign()).as(err).isZero();
+        Path weights = model.resolve("model.safetensors");
+        byte[] bytes = Files.readAllBytes(weights);
+        JsonNode listed = JsonLines.mapper().readTree(model.resolve("integrity/tensors.json").toFile()).path("tensors").get(7);
+        int at = listed.path("end").asInt() - 1;
+        bytes[at] ^= 1;
+        Files.write(weights, bytes);
+        String name = listed.path("name").asText();
+        assertThat(verify()).isEqualTo(1);
+        int first = listed.path("begin").asInt() + (at - listed.path("begin").asInt()) / (1 << 20) * (1 << 20);
+        assertThat(out).contains("MODEL_FILE_MISMATCH: model.safetensors: ", "model.safetensors: tensor " + name
+                + ": expected the listed bytes, got others in 1 of its ", " MiB, the first from byte " + first + " on\n");
+        assertThat(out.lines().filter(line -> line.contains(": tensor "))).hasSize(1);
+        assertThat(verify("--json")).isEqualTo(1);
+        JsonNode tensors = JsonLines.mapper().readTree(out).path("files").findPath("tensors");
+        assertThat(tensors).hasSize(1);
+        assertThat(tensors.get(0).path("name").asText()).isEqualTo(name);
+        assertThat(tensors.get(0).path("blocks")).hasSize(1);
+        Files.write(weights, java.util.Arrays.copyOf(bytes, at));
+        assertThat(verify()).isEqualTo(1);
+        assertThat(out).as("cut off").contains(": tensor " + name + ": ");
+        Files.writeString(model.resolve("integrity/tensors.json"), "{}");
+        assertThat(verify()).isEqualTo(1);
+        assertThat(out).as("a list that is not the signed one").doesNotContain(": tensor ");
+    }
+
+    @Test
     void tellsUndecidedFromViolatedFromUsage() throws IOException {
         assertThat(verify()).isEqualTo(2);
         assertThat(out).isEqualTo("undecided: MODEL_BUNDLE_MISSING: " + model.resolve("model.sig") + ": expected the model's"
