@@ -19,7 +19,8 @@ import millrace.engine.IntegrityConfig;
 import millrace.engine.PromptInput;
 
 /// What the checks of an engine cost, as pairs: engines of every profile are open at the same time and do the same work
-/// in turns, within a round and in another order each round; a round's overhead is its time against that of `off`.
+/// in turns, within a round and in another order each round; a round's overhead is its time against the mean of two engines
+/// without checks. What these two differ by, which should be nothing, says what the figures are worth.
 ///
 /// The golden prompt runs once a minute, which a round of a second or two may miss or meet. So it is measured apart,
 /// running once a second, and its cost is added as often as it really runs.
@@ -29,12 +30,22 @@ public final class IntegrityBench {
     /// The golden prompt's pace while its cost is measured.
     private static final Duration CANARY = Duration.ofSeconds(1);
 
+    private static final String OFF = "off";
+
+    /// The second engine without checks.
+    private static final String CONTROL = "control";
+
     private static final int VOCABULARY = 250;
 
     /// Room for a few rounds; the rest of the memory is for the other engines.
     private static final long KV_BYTES = 256L << 20;
 
     private static final int LEAVES = 50_000;
+
+    /// Answers whose wait for a signed checkpoint is measured, and how many come in a second.
+    private static final int LAG_ANSWERS = 600;
+
+    private static final int LAG_RATE = 50;
 
     /// Prompt tokens that all sequences share, as with a system prompt: they come from the prefix cache.
     private static final int SHARED = 64;
@@ -58,11 +69,13 @@ public final class IntegrityBench {
         Map<String, BenchResult> results = new LinkedHashMap<>();
         Samples canary;
         try (Engine off = open(IntegrityConfig.OFF);
+                Engine control = open(IntegrityConfig.OFF);
                 Engine normal = open(quiet("default"));
                 Engine strict = open(quiet("strict"))) {
             Map<String, Engine> engines = new LinkedHashMap<>();
-            engines.put("off", off);
+            engines.put(OFF, off);
             engines.put("default", normal);
+            engines.put(CONTROL, control);
             engines.put("strict", strict);
             engines.forEach((profile, engine) -> {
                 work(engine, 0);
@@ -74,8 +87,12 @@ public final class IntegrityBench {
             }
             canary = canary(normal);
         }
-        results.remove("off");
+        results.remove(OFF);
+        results.remove(CONTROL);
         Samples verified = verifier();
+        int answers = Math.min(LAG_ANSWERS, LAG_ANSWERS / 6 * settings.rounds());
+        Spread lag = new CheckpointLag(answers, LAG_RATE).measure();
+        progress.accept("from a leaf to the checkpoint that covers it: " + lag);
         results.values().forEach(result -> {
             for (double share : canary.values()) {
                 result.sample("canary_percent", share);
@@ -83,6 +100,8 @@ public final class IntegrityBench {
             for (double rate : verified.values()) {
                 result.sample("verifier_leaves_per_second", rate);
             }
+            result.sample("checkpoint_lag_p50_seconds", lag.p50() / 1e3);
+            result.sample("checkpoint_lag_p99_seconds", lag.p99() / 1e3);
             double added = canary.isEmpty() ? 0 : canary.median();
             Samples checks = result.figure("checks_percent");
             if (checks != null) {
@@ -107,17 +126,19 @@ public final class IntegrityBench {
                 cpu.merge(profile, cpuSeconds() - before, Double::sum);
             }
         }
-        double off = seconds.get("off");
+        double off = (seconds.get(OFF) + seconds.get(CONTROL)) / 2;
+        double offCpu = (cpu.get(OFF) + cpu.get(CONTROL)) / 2;
         results.forEach((profile, result) -> {
             result.sample("tokens_per_second", 2 * settings.batch() * settings.tokens() / seconds.get(profile));
-            if (!profile.equals("off")) {
-                result.sample("checks_percent", 100 * (seconds.get(profile) / off - 1));
-                result.sample("cpu_percent", 100 * (cpu.get(profile) / cpu.get("off") - 1));
-            }
+            result.sample("checks_percent", 100 * (seconds.get(profile) / off - 1));
+            result.sample("cpu_percent", 100 * (cpu.get(profile) / offCpu - 1));
+            result.sample("control_percent", 100 * (seconds.get(CONTROL) / seconds.get(OFF) - 1));
         });
-        progress.accept("round %d: %.0f tokens/s without checks, default %.2f %%, strict %.2f %%".formatted(
-                round + 1, 2 * settings.batch() * settings.tokens() / off,
-                100 * (seconds.get("default") / off - 1), 100 * (seconds.get("strict") / off - 1)));
+        progress.accept("round %d: %.0f tokens/s without checks, default %.2f %%, strict %.2f %%, no checks against none %.2f %%"
+                .formatted(
+                        round + 1, 2 * settings.batch() * settings.tokens() / off,
+                        100 * (seconds.get("default") / off - 1), 100 * (seconds.get("strict") / off - 1),
+                        100 * (seconds.get(CONTROL) / seconds.get(OFF) - 1)));
     }
 
     /// The golden prompt's cost in percent of the time, at the pace of the defaults.
