@@ -5,9 +5,11 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
 import java.util.Set;
+import java.util.function.UnaryOperator;
 import millrace.engine.batch.BatchLoop;
 import millrace.engine.batch.Checks;
 import millrace.engine.batch.StepClock;
+import millrace.engine.batch.StepModel;
 import millrace.engine.batch.Vocabulary;
 import millrace.engine.batch.WeightWatch;
 import millrace.engine.kernel.Backend;
@@ -30,6 +32,8 @@ import org.jspecify.annotations.Nullable;
 ///
 /// [#prepare] may be called from any thread and shares nothing with the computation; [#submit] and [#score] only queue.
 public final class Engine implements TextEngine {
+    private static final System.Logger LOG = System.getLogger(Engine.class.getName());
+
     /// Rows of logits of one step, if not more sequences than this share it: enough for scoring to fill the kernels.
     private static final int LOGIT_ROWS = 32;
 
@@ -71,7 +75,7 @@ public final class Engine implements TextEngine {
 
     /// The same, with somebody who vouches for the model's files.
     public static Engine open(EngineConfig config, WeightCheck check) {
-        return open(config, check, TextCodec::read);
+        return open(config, check, TextCodec::read, UnaryOperator.identity());
     }
 
     /// The same for a checkpoint that may lack a tokenizer: it then takes token ids only.
@@ -81,13 +85,20 @@ public final class Engine implements TextEngine {
 
     /// The same, with somebody who vouches for the model's files.
     public static Engine openForIds(EngineConfig config, WeightCheck check) {
-        return open(config, check, TextCodec::readIfPresent);
+        return open(config, check, TextCodec::readIfPresent, UnaryOperator.identity());
     }
 
-    private static Engine open(EngineConfig config, WeightCheck check, CodecReader reader) {
+    /// The same with something around the steps: tests let them hang, fail and run out of memory. No configuration leads
+    /// here.
+    static Engine openAround(EngineConfig config, UnaryOperator<StepModel> around) {
+        return open(config, WeightCheck.NONE, TextCodec::read, around);
+    }
+
+    private static Engine open(
+            EngineConfig config, WeightCheck check, CodecReader reader, UnaryOperator<StepModel> around) {
         Deque<AutoCloseable> resources = new ArrayDeque<>();
         try {
-            return open(config, check, reader, resources);
+            return open(config, check, reader, around, resources);
         } catch (RuntimeException | Error e) {
             release(resources);
             throw e;
@@ -112,7 +123,11 @@ public final class Engine implements TextEngine {
 
     // The weights are repacked into memory of their own: the files need not stay open.
     private static Engine open(
-            EngineConfig config, WeightCheck check, CodecReader reader, Deque<AutoCloseable> resources) {
+            EngineConfig config,
+            WeightCheck check,
+            CodecReader reader,
+            UnaryOperator<StepModel> around,
+            Deque<AutoCloseable> resources) {
         try (ModelFiles files = ModelFiles.open(config.model())) {
             ModelTrust trust = check.check(new Opened(config.model(), files));
             ModelConfig model = ModelConfig.read(files);
@@ -154,7 +169,7 @@ public final class Engine implements TextEngine {
             openChecks(config, pool, identity);
             var checks = new Checks(
                     config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card));
-            BatchLoop loop = loop(config, model, transformer, pool, codec, checks);
+            BatchLoop loop = loop(config, model, transformer, pool, codec, checks, around);
             resources.push(loop);
             if (guard != null) {
                 guard.start(config.integrity(), loop, resources);
@@ -229,10 +244,11 @@ public final class Engine implements TextEngine {
             Transformer transformer,
             PagePool pool,
             TextCodec codec,
-            Checks checks) {
+            Checks checks,
+            UnaryOperator<StepModel> around) {
         List<Integer> stopTokens = ModelInspection.stopTokenIds(model, codec.tokenizer());
         return new BatchLoop(
-                transformer,
+                around.apply(transformer),
                 pool,
                 new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
@@ -362,8 +378,14 @@ public final class Engine implements TextEngine {
         return ledger.trusts(result);
     }
 
+    /// A step that hangs keeps what it uses: then nothing is released, and only the end of the process is.
     @Override
     public synchronized void close() {
+        loop.close();
+        if (loop.hung()) {
+            LOG.log(System.Logger.Level.WARNING, "engine: a step hangs, its memory is not released; end the process");
+            return;
+        }
         release(resources);
     }
 

@@ -12,6 +12,7 @@ import java.time.Duration;
 /// @param canaryInterval how often the golden prompt runs beside the traffic; zero never
 /// @param logitsEvery generated tokens that one digest of their logits covers; 0 for none
 /// @param activations whether the largest activations are kept, for activation proofs
+/// @param stepTimeout a step that takes longer, and much longer than those before it, is taken for one that hangs; zero never
 public record IntegrityConfig(
         String profile,
         Duration scrubInterval,
@@ -19,7 +20,10 @@ public record IntegrityConfig(
         Duration kvMaxAge,
         Duration canaryInterval,
         int logitsEvery,
-        boolean activations) {
+        boolean activations,
+        Duration stepTimeout) {
+    private static final Duration STEP_TIMEOUT = Duration.ofMinutes(5);
+
     public static final IntegrityConfig DEFAULT = new IntegrityConfig(
             "default", Duration.ofMinutes(5), 0.01, Duration.ofMinutes(1), Duration.ofMinutes(1), 32);
 
@@ -31,9 +35,9 @@ public record IntegrityConfig(
         if (!profile.equals("default") && !profile.equals("strict") && !profile.equals("off")) {
             throw new IllegalArgumentException("integrity profile: expected default, strict or off, got \"" + profile + "\"");
         }
-        if (scrubInterval.isNegative() || kvMaxAge.isNegative() || canaryInterval.isNegative()) {
+        if (scrubInterval.isNegative() || kvMaxAge.isNegative() || canaryInterval.isNegative() || stepTimeout.isNegative()) {
             throw new IllegalArgumentException("integrity intervals: expected zero or more, got " + scrubInterval + ", "
-                    + kvMaxAge + " and " + canaryInterval);
+                    + kvMaxAge + ", " + canaryInterval + " and " + stepTimeout);
         }
         if (!(scrubShare > 0 && scrubShare <= 1)) {
             throw new IllegalArgumentException("integrity scrub share: expected more than 0 and at most 1, got " + scrubShare);
@@ -52,6 +56,23 @@ public record IntegrityConfig(
             Duration canaryInterval,
             int logitsEvery) {
         this(profile, scrubInterval, scrubShare, kvMaxAge, canaryInterval, logitsEvery, false);
+    }
+
+    /// With the default for steps.
+    public IntegrityConfig(
+            String profile,
+            Duration scrubInterval,
+            double scrubShare,
+            Duration kvMaxAge,
+            Duration canaryInterval,
+            int logitsEvery,
+            boolean activations) {
+        this(profile, scrubInterval, scrubShare, kvMaxAge, canaryInterval, logitsEvery, activations, STEP_TIMEOUT);
+    }
+
+    public IntegrityConfig withStepTimeout(Duration value) {
+        return new IntegrityConfig(
+                profile, scrubInterval, scrubShare, kvMaxAge, canaryInterval, logitsEvery, activations, value);
     }
 
     public boolean isStrict() {

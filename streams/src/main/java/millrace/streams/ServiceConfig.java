@@ -125,6 +125,9 @@ public final class ServiceConfig {
                     "A cached KV page that was verified longer ago than this is verified again before a prompt takes it; 0 always.")
             .define("integrity.canary.interval", Type.STRING, "1m", Durations.zeroOr(Duration.ofMillis(100), Duration.ofDays(7)), Importance.MEDIUM,
                     "How often the model's golden prompt runs beside the traffic; 0 never.")
+            .define("integrity.step.timeout", Type.STRING, "5m", Durations.zeroOr(Duration.ofMillis(100), Duration.ofDays(7)), Importance.MEDIUM,
+                    "A step of the engine that takes longer than this, and 20 times as long as steps take, is taken for one that hangs: the "
+                            + "process says so and ends, so that another one goes on; 0 never.")
             .define("integrity.logits.every", Type.INT, 32, Range.between(0, 4096), Importance.LOW,
                     "Generated tokens that one logits digest of the attestation covers; 0 attests without them, at level 1.")
             .define("integrity.proofs", Type.BOOLEAN, false, Importance.LOW,
@@ -161,7 +164,7 @@ public final class ServiceConfig {
                     "First part of every log's origin: a domain name of yours.")
             .define("audit.epoch.new", Type.BOOLEAN, false, Importance.LOW,
                     "Starts a new epoch where the log's state and the audit topic have diverged, instead of refusing. Use once.")
-            .define("audit.checkpoint.interval.ms", Type.LONG, 1_000L, Range.between(100L, 60_000L), Importance.LOW,
+            .define("audit.checkpoint.interval.ms", Type.LONG, 500L, Range.between(100L, 60_000L), Importance.LOW,
                     "How often a grown log is signed.")
             .define("audit.checkpoint.max.lag", Type.STRING, "1m", Durations.zeroOr(Duration.ofSeconds(1), Duration.ofDays(1)), Importance.MEDIUM,
                     "How long leaves may stay unsigned when the signer fails: then no prompts are taken in until it works again; 0 never stops.")
@@ -346,7 +349,8 @@ public final class ServiceConfig {
                 span("integrity.kv.max.age"),
                 span("integrity.canary.interval"),
                 integer("integrity.logits.every"),
-                flag("integrity.proofs"));
+                flag("integrity.proofs"),
+                span("integrity.step.timeout"));
     }
 
     /// A span that is given with its unit.

@@ -37,6 +37,9 @@ public final class BatchLoop implements AutoCloseable {
     /// How long it sleeps between looks at sealed pages while nothing is under way.
     private static final long WALK_NANOS = 250_000_000;
 
+    /// How often [#close] looks whether the step that it waits for was given up.
+    private static final long JOIN_MS = 100;
+
     private final Scheduler scheduler;
     private final StepModel model;
     private final PagePool pool;
@@ -51,6 +54,7 @@ public final class BatchLoop implements AutoCloseable {
     private final ConcurrentLinkedQueue<Sequence> inbox = new ConcurrentLinkedQueue<>();
     private final Canary canary;
     private final AtomicInteger load = new AtomicInteger();
+    private final StepWatchdog watchdog;
     private final Thread thread;
     private int repairsSeen;
     private volatile boolean closed;
@@ -78,8 +82,10 @@ public final class BatchLoop implements AutoCloseable {
         this.pool = pool;
         scheduler = new Scheduler(model, pool, clock, limits, checks);
         canary = new Canary(checks, clock, model.vocabSize(), scheduler::submit, this::probe, scheduler::inspect);
+        watchdog = new StepWatchdog(ledger, clock::nanos, checks.config().stepTimeout());
         thread = Thread.ofPlatform().daemon().name(THREAD).unstarted(this::run);
         thread.start();
+        watchdog.start();
     }
 
     /// Bounds of one step, and how fast who waits gains rank.
@@ -183,6 +189,7 @@ public final class BatchLoop implements AutoCloseable {
 
     private void run() {
         while (!closed) {
+            watchdog.begin(watch.damaged());
             drainInbox();
             if (failure() == null) {
                 repairWeights();
@@ -198,7 +205,9 @@ public final class BatchLoop implements AutoCloseable {
             } else {
                 scheduler.failAll(FAILED, reason);
             }
+            watchdog.end();
         }
+        watchdog.end();
     }
 
     /// Nothing is under way: sleeps until somebody wakes it, a golden prompt is due, or sealed pages may be looked at.
@@ -206,6 +215,7 @@ public final class BatchLoop implements AutoCloseable {
         if (failure() == null) {
             walk();
         }
+        watchdog.end();
         if (!inbox.isEmpty() || watch.damaged() || closed) {
             return;
         }
@@ -282,9 +292,12 @@ public final class BatchLoop implements AutoCloseable {
     // At the bottom of the thread: nobody else could tell those who wait.
     private void fail(String what, Throwable e) {
         String reason = "engine: " + what + " failed with " + e + "; restart the process, and report this if it returns";
+        // Before anybody hears of the end, so that whoever does can read why.
         if (e instanceof DeviceException device) {
-            // Before anybody hears of the end, so that whoever does can read why.
             ledger.post(IntegrityEvent.Kind.DEVICE, IntegrityEvent.Result.REFUSED, device.code(), words(device));
+        } else {
+            ledger.post(IntegrityEvent.Kind.COMPUTE, IntegrityEvent.Result.REFUSED, FAILED,
+                    "step=" + ledger.step() + " during=" + what.replace(' ', '_') + " error=" + e.getClass().getName());
         }
         failure = reason;
         LOG.log(System.Logger.Level.ERROR, reason, e);
@@ -296,7 +309,13 @@ public final class BatchLoop implements AutoCloseable {
         return "result=" + device.result() + " name=" + device.resultName() + last + " sticky=" + device.sticky();
     }
 
-    /// Stops the thread after the step it is in and waits for it. What has not ended gets no event.
+    /// Whether a step was given up, as one that never ends: what it reads and writes must stay where it is.
+    public boolean hung() {
+        return watchdog.hung();
+    }
+
+    /// Stops the thread after the step it is in and waits for it, unless that step is given up. What has not ended gets no
+    /// event.
     @Override
     public void close() {
         if (Thread.currentThread() == thread) {
@@ -305,13 +324,14 @@ public final class BatchLoop implements AutoCloseable {
         closed = true;
         LockSupport.unpark(thread);
         boolean interrupted = false;
-        while (thread.isAlive()) {
+        while (thread.isAlive() && !hung()) {
             try {
-                thread.join();
+                thread.join(JOIN_MS);
             } catch (InterruptedException e) {
                 interrupted = true;
             }
         }
+        watchdog.close();
         if (interrupted) {
             Thread.currentThread().interrupt();
         }

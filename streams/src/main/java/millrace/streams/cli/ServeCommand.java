@@ -2,6 +2,7 @@ package millrace.streams.cli;
 
 import java.io.PrintWriter;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
@@ -38,6 +39,9 @@ import picocli.CommandLine.Spec;
             "Exit codes: 0 stopped, 1 could not start or had to stop, 2 wrong usage."
         })
 final class ServeCommand implements Callable<Integer> {
+    /// How long a service that has failed may take to stop in order.
+    private static final Duration STOP_PATIENCE = Duration.ofSeconds(90);
+
     @Option(names = "--embedded", description = "Brings a broker and a schema registry along, with data in embedded.dir.")
     boolean embedded;
 
@@ -70,6 +74,7 @@ final class ServeCommand implements Callable<Integer> {
                 Throwable fatal = service.run();
                 if (fatal != null) {
                     say(err, "stopping: " + fatal.getMessage());
+                    endForSure();
                     return 1;
                 }
                 say(err, "stopping: no new prompts are taken in");
@@ -80,6 +85,20 @@ final class ServeCommand implements Callable<Integer> {
         } finally {
             stopped.countDown();
         }
+    }
+
+    /// Whatever keeps the process from stopping in order, such as a kernel that never returns: it ends, so that whoever
+    /// watches it starts another one. Whoever holds its partitions then resumes what is pending.
+    private static void endForSure() {
+        Thread.ofPlatform().daemon().name("last-resort").start(() -> {
+            try {
+                Thread.sleep(STOP_PATIENCE);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                return;
+            }
+            Runtime.getRuntime().halt(1);
+        });
     }
 
     /// A signal is how a service is told to stop, so a stop that went well ends with 0 and not with the signal's number.

@@ -1,0 +1,121 @@
+package millrace.engine;
+
+import java.util.concurrent.CountDownLatch;
+import java.util.function.IntConsumer;
+import millrace.engine.batch.LogitFacts;
+import millrace.engine.batch.StepModel;
+import millrace.engine.batch.StepPlan;
+import org.jspecify.annotations.Nullable;
+
+/// Lets the steps of a real engine hang, fail or run out of memory. Tests only: no configuration leads here.
+public final class EngineFaults {
+    /// What happens to the next step.
+    public enum Kind {
+        /// It never ends, unless [#letGo].
+        HANG,
+        /// A kernel throws.
+        CRASH,
+        /// The heap is exhausted.
+        OUT_OF_MEMORY
+    }
+
+    private final CountDownLatch released = new CountDownLatch(1);
+    private volatile @Nullable Kind next;
+    private volatile long after;
+
+    public EngineFaults() {}
+
+    /// A real engine under this object's faults.
+    public Engine open(EngineConfig config) {
+        return Engine.openAround(config, Around::new);
+    }
+
+    /// After so many more steps.
+    public void strike(Kind kind, int steps) {
+        after = steps;
+        next = kind;
+    }
+
+    /// Ends a step that hangs.
+    public void letGo() {
+        released.countDown();
+    }
+
+    private void step() {
+        Kind kind = next;
+        if (kind == null || after-- > 0) {
+            return;
+        }
+        next = null;
+        switch (kind) {
+            case HANG -> {
+                boolean over = false;
+                while (!over) {
+                    try {
+                        released.await();
+                        over = true;
+                    } catch (InterruptedException e) {
+                        // As a kernel would: nothing interrupts it.
+                    }
+                }
+            }
+            case CRASH -> throw new IllegalStateException("a kernel failed");
+            case OUT_OF_MEMORY -> throw new OutOfMemoryError("injected");
+        }
+    }
+
+    /// The model, with something before each of its steps.
+    private final class Around implements StepModel {
+        private final StepModel model;
+
+        Around(StepModel model) {
+            this.model = model;
+        }
+
+        @Override
+        public int forward(StepPlan plan) {
+            step();
+            return model.forward(plan);
+        }
+
+        @Override
+        public int firstForeign(StepPlan plan) {
+            return model.firstForeign(plan);
+        }
+
+        @Override
+        public @Nullable LogitFacts facts() {
+            return model.facts();
+        }
+
+        @Override
+        public float[] logits() {
+            return model.logits();
+        }
+
+        @Override
+        public int vocabSize() {
+            return model.vocabSize();
+        }
+
+        @Override
+        public float[] hidden() {
+            return model.hidden();
+        }
+
+        @Override
+        public int hiddenSize() {
+            return model.hiddenSize();
+        }
+
+        @Override
+        public void forEach(int count, IntConsumer task) {
+            model.forEach(count, task);
+        }
+
+        @Override
+        public float logitBound() {
+            return model.logitBound();
+        }
+    }
+}
