@@ -179,7 +179,7 @@ final class ModelPackerTest {
         Files.write(file, bytes);
         InvalidModelException e =
                 catchThrowableOfType(InvalidModelException.class, () -> ModelInspection.of(packed, null));
-        assertThat(e.code()).isEqualTo("MODEL_PACKED");
+        assertThat(e.code()).isEqualTo("BLOCK_CRC");
     }
 
     // ------------------------------------------------------------------------------------------ whole or nothing
@@ -288,6 +288,6 @@ final class ModelPackerTest {
         bytes[bytes.length - 5000] ^= 4;
         Files.write(file, bytes);
         InvalidModelException e = catchThrowableOfType(InvalidModelException.class, () -> logits(packed, "stored"));
-        assertThat(e.code()).isEqualTo("MODEL_PACKED");
+        assertThat(e.code()).isEqualTo("BLOCK_CRC");
     }
 }

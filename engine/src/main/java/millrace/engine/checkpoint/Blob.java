@@ -54,15 +54,19 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
     private static final WeightFormat[] CODES = WeightFormat.values();
 
     static InvalidModelException refused(String name, String what) {
+        return refused("BLOCK_FORMAT", name, what);
+    }
+
+    private static InvalidModelException refused(String code, String name, String what) {
         return new InvalidModelException(
-                "MODEL_PACKED", "weights: " + name + ": " + what + "; pack the checkpoint again");
+                code, "weights: " + name + ": " + what + "; pack the checkpoint again");
     }
 
     // --------------------------------------------------------------------------------------------------- reading
 
     /// Reads and checks the header.
     ///
-    /// @throws InvalidModelException `MODEL_PACKED`
+    /// @throws InvalidModelException `BLOCK_FORMAT`, `BLOCK_CRC`, `W_SCALE`
     public static Blob of(StoredTensor tensor) {
         String name = tensor.name();
         MemorySegment data = tensor.data();
@@ -76,7 +80,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         }
         int sum = crc(name, -1, data, 0, header - 4);
         if (sum != Words.word(data, header - 4)) {
-            throw refused(name, "header: expected the checksum %08x of this tensor, got %08x"
+            throw refused("BLOCK_CRC", name, "header: expected the checksum %08x of this tensor, got %08x"
                     .formatted(Words.word(data, header - 4), sum));
         }
         int code = Words.octet(data, 4);
@@ -115,7 +119,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
 
     /// Checks every chunk and unpacks, by the kernels' threads.
     ///
-    /// @throws InvalidModelException `MODEL_PACKED`
+    /// @throws InvalidModelException `BLOCK_FORMAT`, `BLOCK_CRC`, `W_SCALE`
     public Matrix read(StoredTensor tensor, Kernels kernels, Arena arena) {
         kernels.forEach(chunks(), chunk -> checkChunk(tensor, chunk));
         MemorySegment body = tensor.data().asSlice(header);
@@ -141,7 +145,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
         int sum = crc(tensor.name(), chunk, tensor.data(), header + from, to - from);
         int expected = Words.word(tensor.data(), FIXED + 4L * chunk);
         if (sum != expected) {
-            throw refused(tensor.name(), "bytes %d to %d: expected the checksum %08x of this place, got %08x"
+            throw refused("BLOCK_CRC", tensor.name(), "bytes %d to %d: expected the checksum %08x of this place, got %08x"
                     .formatted(from, to, expected, sum));
         }
     }
@@ -177,7 +181,7 @@ public record Blob(WeightFormat format, int rows, int cols, int tables, long pay
             for (int lane = 0; lane < WeightFormat.PANEL_ROWS; lane++) {
                 float scale = Panels.scale(format, data, at, lane, g);
                 if (!Float.isFinite(scale)) {
-                    throw refused(name, "row %d, group %d: expected a finite scale, got %s"
+                    throw refused("W_SCALE", name, "row %d, group %d: expected a finite scale, got %s"
                             .formatted(panel * WeightFormat.PANEL_ROWS + lane, g, scale));
                 }
             }

@@ -6,6 +6,7 @@ import java.lang.foreign.ValueLayout;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Float8;
 import millrace.engine.format.Fp8Panel;
+import millrace.engine.format.ScaleException;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.format.Words;
 import millrace.engine.kernel.DType;
@@ -107,7 +108,7 @@ record Fp8Tensor(StoredTensor codes, int rows, int cols, StoredTensor scales, in
                     "row %d, column %d: expected a number, got the FP8 NaN 0x%02X".formatted(row, col, code));
         }
         if (!Float.isFinite(scale)) {
-            throw new IllegalArgumentException(
+            throw new ScaleException(
                     "row %d, column %d: expected a finite scale, got %s".formatted(row, col, scale));
         }
     }

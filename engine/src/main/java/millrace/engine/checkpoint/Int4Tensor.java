@@ -4,6 +4,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Int4Panel;
+import millrace.engine.format.ScaleException;
 import millrace.engine.format.WeightFormat;
 import millrace.engine.format.Words;
 import millrace.engine.kernel.DType;
@@ -67,7 +68,7 @@ record Int4Tensor(String name, int rows, int cols, MemorySegment packed, MemoryS
     private short scale(int row, int group) {
         short bits = Words.half(scales, 2 * ((long) row * WeightFormat.INT4.groups(cols) + group));
         if (!Float.isFinite(BFloat16.toFloat(bits))) {
-            throw new IllegalArgumentException("row %d, group %d: expected a finite scale, got %s"
+            throw new ScaleException("row %d, group %d: expected a finite scale, got %s"
                     .formatted(row, group, BFloat16.toFloat(bits)));
         }
         return bits;

@@ -42,7 +42,7 @@ public sealed interface LinearTensor permits PlainTensor, Int4Tensor, Fp8Tensor,
 
     /// Compares all checksums that the stored form has.
     ///
-    /// @throws millrace.engine.InvalidModelException `MODEL_PACKED`
+    /// @throws millrace.engine.InvalidModelException `BLOCK_*`
     default void verify() {}
 
     /// What a packed tensor decodes to, for the model's manifest; null for other forms.
@@ -53,8 +53,8 @@ public sealed interface LinearTensor permits PlainTensor, Int4Tensor, Fp8Tensor,
     /// The rows `[first, first + count)` as a matrix.
     ///
     /// @param target a format to convert to, for weights that are not quantised; null keeps [#format]
-    /// @throws millrace.engine.InvalidModelException `MODEL_TENSOR_VALUE` for numbers that no weight has,
-    ///         `MODEL_PACKED` for a packed tensor that is not sound, `MODEL_TENSOR_DECODED` for one whose numbers are not
+    /// @throws millrace.engine.InvalidModelException `MODEL_TENSOR_VALUE` and `W_SCALE` for numbers that no weight has,
+    ///         `BLOCK_*` for a packed tensor that is not sound, `MODEL_TENSOR_DECODED` for one whose numbers are not
     ///         those of the manifest
     Matrix matrix(int first, int count, @Nullable WeightFormat target, Kernels kernels,
             Arena arena);

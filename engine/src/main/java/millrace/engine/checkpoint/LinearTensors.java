@@ -32,7 +32,7 @@ public final class LinearTensors {
     ///
     /// @param weight name that ends in `.weight`
     /// @param linear whether it is a layer that a quantiser may have taken: not an embedding, not a router
-    /// @throws InvalidModelException `MODEL_TENSOR_*`, `MODEL_QUANT_*`, `MODEL_PACKED`
+    /// @throws InvalidModelException `MODEL_TENSOR_*`, `MODEL_QUANT_*`, `BLOCK_*`
     public LinearTensor open(String weight, boolean linear, int rows, int cols) {
         String module = weight.substring(0, weight.length() - WEIGHT.length());
         Quantization.Scheme scheme = linear || quantization.scheme() == Quantization.Scheme.MILLRACE

@@ -2,6 +2,7 @@ package millrace.engine.checkpoint;
 
 import java.util.function.Supplier;
 import millrace.engine.InvalidModelException;
+import millrace.engine.format.ScaleException;
 
 /// Turns what a codec says of a number into the refusal of a checkpoint.
 final class Sound {
@@ -12,7 +13,9 @@ final class Sound {
             return packing.get();
         } catch (IllegalArgumentException e) {
             throw new InvalidModelException(
-                    "MODEL_TENSOR_VALUE", "weights: " + name + ": " + e.getMessage() + "; restore the checkpoint", e);
+                    e instanceof ScaleException ? "W_SCALE" : "MODEL_TENSOR_VALUE",
+                    "weights: " + name + ": " + e.getMessage() + "; restore the checkpoint",
+                    e);
         }
     }
 }

@@ -35,7 +35,7 @@ public final class Fp8Panel {
             for (int g = 0; g < groups; g++) {
                 float scale = scales[lane * groups + g];
                 if (!Float.isFinite(scale)) {
-                    throw new IllegalArgumentException(
+                    throw new ScaleException(
                             "column " + g * GROUP + ": expected a finite scale, got " + scale);
                 }
                 Words.real(out, scaleAt(at, lane, g), scale);

@@ -133,7 +133,7 @@ public record TensorExpectation(String name, List<Long> shape) {
     /// computed with, or unexplained. The last catches a checkpoint of another family that fits by chance.
     ///
     /// @return number of parameters
-    /// @throws InvalidModelException `MODEL_TENSOR_*`, `MODEL_QUANT_*`, `MODEL_PACKED`
+    /// @throws InvalidModelException `MODEL_TENSOR_*`, `MODEL_QUANT_*`, `BLOCK_*`
     public static long check(ModelConfig config, ModelFiles files) {
         // One by one: a config may ask for more tensors than there is memory for, but the first missing one ends it.
         Set<String> names = new HashSet<>();

@@ -255,7 +255,7 @@ final class LinearTensorsTest {
                 INT4,
                 2,
                 32,
-                "MODEL_TENSOR_VALUE",
+                "W_SCALE",
                 X + ": row 1, group 0: expected a finite scale, got NaN; restore the checkpoint");
     }
 
@@ -303,7 +303,7 @@ final class LinearTensorsTest {
                 BLOCKS,
                 3,
                 140,
-                "MODEL_TENSOR_VALUE",
+                "W_SCALE",
                 X + ": row 0, column 128: expected a finite scale, got Infinity; restore the checkpoint");
         refused(
                 change(sound, X + "_scale_inv"),
@@ -347,7 +347,7 @@ final class LinearTensorsTest {
                 BLOCKS,
                 2,
                 32,
-                "MODEL_TENSOR_VALUE",
+                "W_SCALE",
                 X + ": row 0, column 0: expected a finite scale, got NaN; restore the checkpoint");
     }
 
@@ -405,7 +405,7 @@ final class LinearTensorsTest {
                     millrace,
                     48,
                     32,
-                    "MODEL_PACKED",
+                    "BLOCK_FORMAT",
                     X + ": expected 48 × 32 by config.json, got 32 × 48; pack the checkpoint again");
         }
     }
