@@ -48,6 +48,8 @@ public final class TopologyParts extends Topology {
     public static final String AUDIT = "llm.audit";
     public static final String CHECKPOINTS = "llm.audit.checkpoints";
     public static final String DEAD_LETTERS = "llm.dlq";
+    public static final String CONTROL = "llm.control";
+    public static final String SALTS_TOPIC = "llm.audit.salts";
     public static final String DOMAIN = "millrace.test";
     public static final String CLUSTER = "cluster-1";
 
@@ -90,7 +92,8 @@ public final class TopologyParts extends Topology {
             AvroEncoder.open(REGISTRY, Completion.class, COMPLETIONS + "-value", SERDE),
             AvroEncoder.open(REGISTRY, AttestationRecord.class, AUDIT + "-value", SERDE).schemaId(),
             AvroEncoder.open(REGISTRY, CheckpointRecord.class, CHECKPOINTS + "-value", SERDE));
-    private static final AvroDecoder<Control> ORDERS = new AvroDecoder<>(REGISTRY, Control.class);
+    private static final AvroEncoder<Control> ORDER = AvroEncoder.open(REGISTRY, Control.class, CONTROL + "-value", SERDE);
+    private static final AvroDecoder<Control> ORDERS = orders();
     private static final AvroEncoder<SaltRecord> SALTS = AvroEncoder.open(REGISTRY, SaltRecord.class, "llm.audit.salts-value", SERDE);
     private static final AvroDecoder<Prompt> PROMPT_READER = new AvroDecoder<>(REGISTRY, Prompt.class);
     private static final AvroDecoder<Completion> COMPLETION_READER = new AvroDecoder<>(REGISTRY, Completion.class);
@@ -100,6 +103,7 @@ public final class TopologyParts extends Topology {
     private final List<Sink> sinks = new ArrayList<>();
     private final List<Store> stores = new ArrayList<>();
     private String source = "";
+    private String ordersSource = "";
 
     private final Alarms alarms;
 
@@ -180,6 +184,16 @@ public final class TopologyParts extends Topology {
         return PROMPT.encode(prompt);
     }
 
+    public static byte[] encode(Control order) {
+        return ORDER.encode(order);
+    }
+
+    private static AvroDecoder<Control> orders() {
+        AvroDecoder<Control> decoder = new AvroDecoder<>(REGISTRY, Control.class);
+        decoder.warm(CONTROL + "-value");
+        return decoder;
+    }
+
     public static Completion completion(byte[] value) {
         return COMPLETION_READER.decode(value);
     }
@@ -201,6 +215,10 @@ public final class TopologyParts extends Topology {
         return source;
     }
 
+    public String ordersSource() {
+        return ordersSource;
+    }
+
     public List<Node> nodes() {
         return nodes;
     }
@@ -217,6 +235,9 @@ public final class TopologyParts extends Topology {
     public synchronized <K, V> Topology addSource(String name, Deserializer<K> key, Deserializer<V> value, String... topics) {
         if (List.of(topics).contains(PROMPTS)) {
             source = name;
+        }
+        if (List.of(topics).contains(CONTROL)) {
+            ordersSource = name;
         }
         return super.addSource(name, key, value, topics);
     }

@@ -34,6 +34,7 @@ final class Broker {
         /// When it was committed, in nanoseconds of the time that passes.
         long committedAtNanos;
         private final Map<Integer, Long> offsets = new HashMap<>();
+        private final Map<Integer, Long> orders = new HashMap<>();
         private final Set<Log> logs = new LinkedHashSet<>();
 
         Transaction(String owner) {
@@ -43,6 +44,11 @@ final class Broker {
         /// Says that everything before `next` of this partition of the prompts was consumed.
         void consumed(int partition, long next) {
             offsets.put(partition, next);
+        }
+
+        /// The same of the orders.
+        void ordersConsumed(int partition, long next) {
+            orders.put(partition, next);
         }
     }
 
@@ -106,6 +112,7 @@ final class Broker {
 
     private final Map<String, Log> logs = new TreeMap<>();
     private final long[] committedOffsets = new long[PARTITIONS];
+    private final long[] committedOrders = new long[PARTITIONS];
     private final int[] generations = new int[PARTITIONS];
 
     Log log(String topic, int partition) {
@@ -137,11 +144,17 @@ final class Broker {
         return committedOffsets[partition];
     }
 
+    /// The same of the orders.
+    long committedOrders(int partition) {
+        return committedOrders[partition];
+    }
+
     void commit(Transaction transaction, long nowNanos) {
         transaction.state = State.COMMITTED;
         transaction.committedAtNanos = nowNanos;
         transaction.logs.forEach(Broker::marker);
         transaction.offsets.forEach((partition, next) -> committedOffsets[partition] = next);
+        transaction.orders.forEach((partition, next) -> committedOrders[partition] = next);
     }
 
     void abort(Transaction transaction) {

@@ -13,6 +13,7 @@ import java.util.TreeMap;
 import millrace.engine.IntegrityEvent;
 import millrace.integrity.CompletionMatcher;
 import millrace.integrity.LogVerifier;
+import millrace.integrity.TenantKey;
 import millrace.integrity.Verdict;
 import millrace.schemas.AlarmRecord;
 import millrace.schemas.AttestationRecord;
@@ -33,6 +34,7 @@ import org.jspecify.annotations.Nullable;
 /// - I4: an answer that was computed with what was found damaged is in a suspect range; one that was computed again says so.
 /// - I5: every answer is, byte for byte, that of a run without faults, or an honest failure.
 /// - I6: what was consumed has ended, waits, or repeats another.
+/// Orders are held to I2 and I6 as well: each that can be read has exactly one leaf, and a salt that is erased stays so.
 /// - I7: neither prompts nor tenants' names stand in the logs, in leaves, in checkpoints, or in messages.
 final class Invariants {
     private static final byte[] NO_VALUE = {-1, -1};
@@ -65,7 +67,8 @@ final class Invariants {
         for (int partition = 0; partition < Broker.PARTITIONS; partition++) {
             for (Broker.Placed placed : committed(TopologyParts.AUDIT, partition)) {
                 AttestationRecord leaf = TopologyParts.leaf(placed.entry().value());
-                if (leaf.getEvent() == AuditEvent.INFERENCE || leaf.getEvent() == AuditEvent.REFUSED) {
+                boolean end = leaf.getEvent() == AuditEvent.INFERENCE || leaf.getEvent() == AuditEvent.REFUSED;
+                if (end && !leaf.getInTopic().equals(TopologyParts.CONTROL)) {
                     Position position = new Position(leaf.getInPartition(), leaf.getInOffset());
                     require(ends.put(position, leaf) == null, "I1", position + " has two ends");
                 }
@@ -88,6 +91,44 @@ final class Invariants {
                 require(placed.offset() < next || !ended && !waits, "I6", where + " is ahead of the committed offset");
                 require(placed.offset() >= next || ended || waits || repeats(placed, partition), "I6", where + " is lost");
             }
+        }
+        checkOrders();
+    }
+
+    /// I2 and I6 of orders: those before the committed offset have one leaf each, or cannot be read; the others have none.
+    private void checkOrders() {
+        for (int partition = 0; partition < Broker.PARTITIONS; partition++) {
+            Map<Long, Integer> leaves = new HashMap<>();
+            for (Broker.Placed placed : committed(TopologyParts.AUDIT, partition)) {
+                AttestationRecord leaf = TopologyParts.leaf(placed.entry().value());
+                if (leaf.getInTopic().equals(TopologyParts.CONTROL)) {
+                    leaves.merge(leaf.getInOffset(), 1, Integer::sum);
+                    if (leaf.getEvent() == AuditEvent.RETRACT && leaf.getDetail().equals("scope=request")) {
+                        requireErased(leaf.getSuspect());
+                    }
+                }
+            }
+            long next = simulation.world.broker.committedOrders(partition);
+            for (Broker.Placed placed : committed(TopologyParts.CONTROL, partition)) {
+                boolean expected = placed.offset() < next && simulation.isOrder(placed.entry());
+                require(leaves.getOrDefault(placed.offset(), 0) == (expected ? 1 : 0), "I2",
+                        "order " + partition + "/" + placed.offset() + " has " + leaves.getOrDefault(placed.offset(), 0) + " leaves");
+            }
+        }
+    }
+
+    private void requireErased(@Nullable SuspectRange range) {
+        require(range != null, "I2", "an erasure of no leaf");
+        ByteBuffer name = ByteBuffer.wrap(
+                TenantKey.saltKey(range.getOrigin(), range.getFromSeq()).getBytes(StandardCharsets.UTF_8));
+        for (int partition = 0; partition < Broker.PARTITIONS; partition++) {
+            byte[] last = null;
+            for (Broker.Placed placed : committed(TopologyParts.SALTS_TOPIC, partition)) {
+                if (placed.entry().key() != null && ByteBuffer.wrap(placed.entry().key()).equals(name)) {
+                    last = placed.entry().value();
+                }
+            }
+            require(last == null, "I7", "the salt of leaf " + range.getFromSeq() + " of " + range.getOrigin() + " was erased and is there");
         }
     }
 
@@ -297,7 +338,9 @@ final class Invariants {
     private boolean isSuspect(AttestationRecord leaf) {
         for (int partition = 0; partition < Broker.PARTITIONS; partition++) {
             for (Broker.Placed placed : committed(TopologyParts.AUDIT, partition)) {
-                if (names(TopologyParts.leaf(placed.entry().value()).getSuspect(), leaf)) {
+                AttestationRecord other = TopologyParts.leaf(placed.entry().value());
+                // What an operator withdraws excuses nobody.
+                if (other.getEvent() != AuditEvent.RETRACT && names(other.getSuspect(), leaf)) {
                     return true;
                 }
             }

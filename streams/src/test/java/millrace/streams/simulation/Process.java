@@ -130,6 +130,10 @@ final class Process implements Task.Host {
             for (int i = 0; i < records && task.position < input.size(); i++) {
                 task.process(new Broker.Placed(task.position, input.get((int) task.position)));
             }
+            List<Broker.Entry> orders = world.broker.log(TopologyParts.CONTROL, task.partition).entries;
+            if (records > 0 && task.orders < orders.size()) {
+                task.order(new Broker.Placed(task.orders, orders.get((int) task.orders)));
+            }
             task.punctuate();
         }
     }
@@ -143,7 +147,8 @@ final class Process implements Task.Host {
     /// @return false when the broker refuses: the process lost a partition, or the transaction
     boolean commit() {
         Broker.Transaction current = transaction;
-        boolean moved = tasks.values().stream().anyMatch(task -> task.position != world.broker.committedOffset(task.partition));
+        boolean moved = tasks.values().stream().anyMatch(task -> task.position != world.broker.committedOffset(task.partition)
+                || task.orders != world.broker.committedOrders(task.partition));
         if (current == null && !moved) {
             return true;
         }
@@ -159,6 +164,7 @@ final class Process implements Task.Host {
             long ahead = world.bug == Bug.COMMITS_AHEAD
                     && task.position < world.broker.log(TopologyParts.PROMPTS, task.partition).entries.size() ? 1 : 0;
             current.consumed(task.partition, task.position + ahead);
+            current.ordersConsumed(task.partition, task.orders);
         }
         world.broker.commit(current, world.nanos());
         transaction = null;

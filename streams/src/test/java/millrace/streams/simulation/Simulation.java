@@ -1,10 +1,16 @@
 package millrace.streams.simulation;
 
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
+import millrace.schemas.AttestationRecord;
+import millrace.schemas.Control;
+import millrace.schemas.ControlKind;
 import millrace.streams.TopologyParts;
 import millrace.streams.simulation.SimulatedEngine.Mishap;
 import org.jspecify.annotations.Nullable;
@@ -24,6 +30,8 @@ final class Simulation {
     final World world;
     final List<Inputs.Input> inputs = new ArrayList<>();
     private final List<List<Inputs.Input>> byPartition = List.of(new ArrayList<>(), new ArrayList<>(), new ArrayList<>());
+    /// Those that can be read.
+    private final Set<Broker.Entry> orders = Collections.newSetFromMap(new IdentityHashMap<>());
     /// What happened, in order.
     final List<String> schedule = new ArrayList<>();
     private final SplittableRandom random;
@@ -120,12 +128,48 @@ final class Simulation {
             }
         } else if (roll < 80) {
             commit(awake());
-        } else if (roll < 84) {
+        } else if (roll < 82) {
             say("time passes");
             world.pass(random.nextInt(2_000));
+        } else if (roll < 84) {
+            order(random.nextInt(Broker.PARTITIONS));
         } else {
             fault();
         }
+    }
+
+    /// Gives an order to a log that has leaves: to erase, to retract, one that is refused, or bytes that are none.
+    private void order(int partition) {
+        List<Broker.Placed> leaves = world.broker.log(TopologyParts.AUDIT, partition).committed();
+        if (leaves.isEmpty()) {
+            return;
+        }
+        AttestationRecord last = TopologyParts.leaf(leaves.getLast().entry().value());
+        long to = random.nextLong(last.getSeq() + 1);
+        long from = random.nextLong(to + 1);
+        Control.Builder order = Control.newBuilder().setIssuedMs(world.clock.millis()).setOrigin(last.getLogOrigin());
+        int roll = random.nextInt(10);
+        byte[] value = switch (roll) {
+            case 0, 1, 2 -> TopologyParts.encode(order.setKind(ControlKind.RETRACT).setFromSeq(from).setToSeq(to)
+                    .setReason("OPERATOR").build());
+            case 3, 4, 5 -> TopologyParts.encode(order.setKind(ControlKind.ERASE_REQUEST).setFromSeq(to).setToSeq(to)
+                    .setRequestId("r-" + to).build());
+            case 6, 7 -> TopologyParts.encode(order.setKind(ControlKind.ERASE_TENANT).setOrigin("").setTenant("").build());
+            case 8 -> TopologyParts.encode(order.setKind(ControlKind.RETRACT).setFromSeq(to).setToSeq(last.getSeq() + 1_000_000)
+                    .setReason("OPERATOR").build());
+            default -> new byte[] {9, 9, 9};
+        };
+        say("order " + roll + " for " + partition);
+        Broker.Entry entry = new Broker.Entry(null, value, null, world.clock.millis(), null);
+        if (roll < 9) {
+            orders.add(entry);
+        }
+        world.broker.log(TopologyParts.CONTROL, partition).append(entry);
+    }
+
+    /// Whether it was an order, and not bytes that nobody can read.
+    boolean isOrder(Broker.Entry entry) {
+        return orders.contains(entry);
     }
 
     private @Nullable Process awake() {
@@ -458,7 +502,8 @@ final class Simulation {
             Process owner = owners[partition];
             Task task = owner == null ? null : owner.tasks().get(partition);
             long end = world.broker.log(TopologyParts.PROMPTS, partition).entries.size();
-            if (task == null || task.pending() > 0 || world.broker.committedOffset(partition) < end) {
+            boolean ordered = world.broker.committedOrders(partition) < world.broker.log(TopologyParts.CONTROL, partition).entries.size();
+            if (task == null || task.pending() > 0 || ordered || world.broker.committedOffset(partition) < end) {
                 return false;
             }
         }

@@ -77,6 +77,8 @@ final class Task {
     private boolean restarted;
     private int changes;
     long position;
+    /// Of the orders.
+    long orders;
     boolean commitRequested;
 
     Task(Host host, TopologyParts parts, int partition, int generation) {
@@ -94,6 +96,7 @@ final class Task {
         late.clear();
         commitRequested = false;
         position = host.broker().committedOffset(partition);
+        orders = host.broker().committedOrders(partition);
         restarted = position > 0;
         for (TopologyParts.Store store : parts.stores()) {
             restore(store);
@@ -152,8 +155,18 @@ final class Task {
         if (host.bug() == Bug.LOGS_PROMPTS && entry.value() != null) {
             LoggerFactory.getLogger(LogCapture.LOGGER).debug("read {}", new String(entry.value(), StandardCharsets.ISO_8859_1));
         }
-        Record<Object, Object> input = new Record<>(entry.key(), entry.value(), entry.timestampMs(), new RecordHeaders(entry.headers()));
-        parts.nodes().stream().filter(node -> node.parents().contains(parts.source()))
+        hand(parts.source(), entry, new RecordHeaders(entry.headers()));
+    }
+
+    void order(Broker.Placed record) {
+        current = new Metadata(TopologyParts.CONTROL, partition, record.offset());
+        orders = record.offset() + 1;
+        hand(parts.ordersSource(), record.entry(), new RecordHeaders());
+    }
+
+    private void hand(String source, Broker.Entry entry, RecordHeaders headers) {
+        Record<Object, Object> input = new Record<>(entry.key(), entry.value(), entry.timestampMs(), headers);
+        parts.nodes().stream().filter(node -> node.parents().contains(source))
                 .forEach(node -> processors.get(node.name()).process(input));
         current = null;
     }
