@@ -8,6 +8,8 @@
 #       libcuda-standin.so         the kernels and a CUDA driver for this machine's processor; only where a C++ compiler is
 #   build.sh --test TESTS OUTPUT   libcuda-planted.so there: the stand-in with the kernels of TESTS, each with its mistake
 #   build.sh --ptx                 writes the committed millrace.ptx anew
+#   build.sh --sanitize RECORDED   runs the launches that tests recorded in that folder again (MILLRACE_CUDASIM_RECORD),
+#                                  under the address, the undefined-behaviour and the thread sanitizer
 #
 # NVCC and CXX name compilers to be used before nvcc, c++, g++ and clang++. What was compiled is kept under the digest of
 # all that it is made of, in target/cuda or in the folder that MILLRACE_CUDA_CACHE names. A spill or a stack frame fails
@@ -41,7 +43,7 @@ if [ "$1" = --one ]; then
     temporary=$object.$$
     case $kind in
         sm_*) "$compiler" $nvcc_flags -arch="$kind" -I"$here" -o "$temporary" "$(basename "$source")" ;;
-        *) "$compiler" $cxx_flags "-fmacro-prefix-map=$here/=" -I"$here" -x c++ -c -o "$temporary" "$(basename "$source")" ;;
+        *) "$compiler" $cxx_flags ${EXTRA:-} "-fmacro-prefix-map=$here/=" -I"$here" -x c++ -c -o "$temporary" "$(basename "$source")" ;;
     esac
     mv "$temporary" "$object"
     exit 0
@@ -106,7 +108,7 @@ compile_all() {
             *) parts=$(with_includes "$source") ;;
         esac
         # shellcheck disable=SC2086 # a list of files; our folders have no blanks in their names
-        key=$(printf '%s %s %s %s' "$compile_stamp" "$compile_kind" "${source#"$here"/}" "$(digest $parts)" | sha256sum | cut -c 1-32)
+        key=$(printf '%s %s %s %s' "$compile_stamp ${EXTRA:-}" "$compile_kind" "${source#"$here"/}" "$(digest $parts)" | sha256sum | cut -c 1-32)
         object=$cache/$key.$compile_suffix
         objects="$objects $object"
         [ -f "$object" ] || printf '%s\0%s\0' "$source" "$object" >>"$todo"
@@ -192,6 +194,48 @@ build_library() { # file, its name inside, sources
     mv "$work/library.$$" "$library"
 }
 
+# ---- sanitizers
+
+replay_program() { # its name, flags of kernels, flags of all
+    program=$work/sanitize/$1 stamp="$("$cxx" --version | head -n 1) $cxx_flags"
+    # The emulator tells the thread sanitizer about its fibers, and is not watched itself.
+    EXTRA="$3" compile_all_of_the_emulator
+    EXTRA="$2 $3" compile_all "$cxx" c++ o "$stamp" "$here"/*.cu "$here"/../../test/cuda/*.cu
+    # shellcheck disable=SC2086 # lists of words
+    "$cxx" $2 -o "$program" $objects $emulator -lpthread
+}
+
+compile_all_of_the_emulator() {
+    compile_all "$cxx" c++ o "$stamp" "$here"/emulator/*.cpp "$here"/../../test/sanitize/replay.cpp
+    emulator=$objects
+}
+
+# A program that says nothing about kernels with mistakes says nothing about the others.
+must_find() { # program, kernel, words
+    "$1" --planted "$2" >"$work/sanitize/planted.log" 2>&1 || true
+    grep -q "$3" "$work/sanitize/planted.log" || fail "$1 does not find the mistake of $2"
+}
+
+sanitize() { # folder of recorded launches
+    [ -n "$cxx" ] || fail "no C++ compiler"
+    ls "$1"/*.launch >/dev/null 2>&1 || fail "$1 has no recorded launches: run the tests with MILLRACE_CUDASIM_RECORD=$1"
+    mkdir -p "$work/sanitize"
+    replay_program address "" "-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -DCUDASIM_SANITIZED"
+    replay_program thread "-fsanitize=thread -g" "-DCUDASIM_SANITIZED -DCUDASIM_TSAN"
+    export ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=0:exitcode=66
+    must_find "$work/sanitize/address" planted_out_of_bounds "heap-buffer-overflow.*"
+    must_find "$work/sanitize/thread" planted_no_barrier "data race.*"
+    for program in address thread; do
+        note "$program sanitizer: $(ls "$1"/*.launch | wc -l) launches of $(ls "$1"/*.launch | sed 's/.*[0-9]-//' | sort -u | wc -l) kernels"
+        # In pieces, so that one report does not end all.
+        find "$1" -name '*.launch' | sort | xargs -n 32 "$work/sanitize/$program" >"$work/sanitize/$program.log" 2>&1 || {
+            head -n 60 "$work/sanitize/$program.log" >&2
+            fail "the $program sanitizer found something; all of it is in $work/sanitize/$program.log"
+        }
+    done
+    note "the sanitizers found nothing"
+}
+
 # ---- what is asked for
 
 nvcc=$(find_tool "${NVCC:-}" nvcc /usr/local/cuda/bin/nvcc)
@@ -212,6 +256,7 @@ if [ "$1" = --ptx ]; then
 fi
 
 case $1 in
+    --sanitize) output=$work/sanitize ;;
     --test) output=$3 ;;
     *) output=$2 ;;
 esac
@@ -226,6 +271,11 @@ if [ "$1" = --test ]; then
     [ -f "$folder/libcuda-planted.so" ] && [ "$state" = "$(cat "$work/test.state" 2>/dev/null)" ] && exit 0
     build_library "$folder/libcuda-planted.so" libcuda-planted.so "$tests"/*.cu "$tests"/*.cpp
     printf '%s\n' "$state" >"$work/test.state"
+    exit 0
+fi
+
+if [ "$1" = --sanitize ]; then
+    sanitize "$2"
     exit 0
 fi
 

@@ -342,19 +342,19 @@ union GpuMbarrier {
         uint16_t pending : 15, phase : 1;
     } s;
 };
-static inline void cudasim_mbarrier_step(GpuMbarrier* b) {
+CUDASIM_UNSEEN static inline void cudasim_mbarrier_step(GpuMbarrier* b) {
     if (b->s.pending == 0 && b->s.bytes == 0) {
         b->s.phase ^= 1;
         b->s.pending = b->s.arrivals & 0x7fff;
     }
 }
-static inline void gpu_mbarrier_init(GpuMbarrier* b, unsigned arrivals) {
+CUDASIM_UNSEEN static inline void gpu_mbarrier_init(GpuMbarrier* b, unsigned arrivals) {
     b->raw = 0;
     b->s.arrivals = static_cast<uint16_t>(arrivals);
     b->s.pending = arrivals & 0x7fff;
 }
 static inline void gpu_mbarrier_fence() {}
-static inline void gpu_mbarrier_expect(GpuMbarrier* b, unsigned bytes) {
+CUDASIM_UNSEEN static inline void gpu_mbarrier_expect(GpuMbarrier* b, unsigned bytes) {
     if (b->s.arrivals == 0 || b->s.arrivals > ::cudasim::MAX_THREADS) {
         ::cudasim::cudasim_trap("mbarrier: used before its init");
     }
@@ -363,15 +363,17 @@ static inline void gpu_mbarrier_expect(GpuMbarrier* b, unsigned bytes) {
     }
     b->s.bytes += static_cast<int32_t>(bytes);
     b->s.pending = (b->s.pending - 1) & 0x7fff;
+    ::cudasim::cudasim_release(b);
     cudasim_mbarrier_step(b);
 }
-static inline void cudasim_bulk_land(const ::cudasim::BulkCopy& c) {
+CUDASIM_UNSEEN static inline void cudasim_bulk_land(const ::cudasim::BulkCopy& c) {
     GpuMbarrier* b = static_cast<GpuMbarrier*>(c.barrier);
     memcpy(c.to, c.from, c.bytes);
     b->s.bytes -= static_cast<int32_t>(c.bytes);
+    ::cudasim::cudasim_release(b);
     cudasim_mbarrier_step(b);
 }
-static inline void gpu_bulk_copy(void* to, const void* from, unsigned bytes, GpuMbarrier* b) {
+CUDASIM_UNSEEN static inline void gpu_bulk_copy(void* to, const void* from, unsigned bytes, GpuMbarrier* b) {
     ::cudasim::Block* block = ::cudasim::current()->block;
     if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) & 15) {
         ::cudasim::cudasim_trap("cp.async.bulk: target, source or size is no multiple of 16");
@@ -385,7 +387,7 @@ static inline void gpu_bulk_copy(void* to, const void* from, unsigned bytes, Gpu
     }
     block->bulk[block->bulks++] = {to, from, bytes, b};
 }
-static inline void gpu_mbarrier_wait(GpuMbarrier* b, unsigned parity) {
+CUDASIM_UNSEEN static inline void gpu_mbarrier_wait(GpuMbarrier* b, unsigned parity) {
     ::cudasim::Block* block = ::cudasim::current()->block;
     while (b->s.phase == (parity & 1)) {
         unsigned left = 0;
@@ -402,6 +404,7 @@ static inline void gpu_mbarrier_wait(GpuMbarrier* b, unsigned parity) {
             ::cudasim::cudasim_yield();
         }
     }
+    ::cudasim::cudasim_acquire(b);
 }
 
 #endif // ------------------------------------------------------------------------------------------- both sides

@@ -25,14 +25,6 @@ const char* baseName(const char* file) {
 
 // ------------------------------------------------------------------------------------------------ sanitizers
 
-#if CUDASIM_TSAN
-void release(void* p) { __tsan_release(p); }
-void acquire(void* p) { __tsan_acquire(p); }
-#else
-void release(void*) {}
-void acquire(void*) {}
-#endif
-
 void beforeSwitch([[maybe_unused]] Worker* w, [[maybe_unused]] Thread* to, [[maybe_unused]] void** fake) {
 #if CUDASIM_ASAN
     if (to) {
@@ -41,7 +33,7 @@ void beforeSwitch([[maybe_unused]] Worker* w, [[maybe_unused]] Thread* to, [[may
         __sanitizer_start_switch_fiber(fake, w->homeBottom, w->homeBytes);
     }
 #endif
-#if CUDASIM_TSAN
+#if defined(CUDASIM_TSAN)
     __tsan_switch_to_fiber(to ? w->stacks[to->stack].sanitizer : w->homeSanitizer, __tsan_switch_to_fiber_no_sync);
 #endif
 }
@@ -106,7 +98,7 @@ inline Thread* pick(Worker* w, unsigned lastWarp) {
 
 /// Gives a thread that has not begun a stack.
 void begin(Worker* w, Thread* t) {
-#if CUDASIM_TSAN
+#if defined(CUDASIM_TSAN)
     t->stack = static_cast<int>(t->linear); // a stack is a thread to the sanitizer, so each has its own
     while (w->stackCount <= t->linear) {
         w->stacks[w->stackCount] = newStack();
@@ -211,12 +203,12 @@ void retire(Worker* w, Thread* t) {
     }
 #endif
     for (;;) {
-        acquire(&w->launch);
+        cudasim_acquire(&w->launch);
         w->launch->kernel->entry(w->launch->arguments);
-        release(&w->outcome);
+        cudasim_release(&w->outcome);
         retire(w, t);
         Thread* next = pick(w, static_cast<unsigned>(t->warp - w->warps));
-#if CUDASIM_TSAN
+#if defined(CUDASIM_TSAN)
         leave(w, t, next);
 #else
         if (next && next->stack < 0) {
@@ -286,6 +278,11 @@ void fail(Outcome outcome, const char* format, ...) {
     __builtin_unreachable();
 }
 
+#if defined(CUDASIM_TSAN)
+extern "C" void cudasim_release(void* p) { __tsan_release(p); }
+extern "C" void cudasim_acquire(void* p) { __tsan_acquire(p); }
+#endif
+
 extern "C" void cudasim_trap(const char* message) { fail(FAILED, "%s", message); }
 
 extern "C" void cudasim_yield(void) {
@@ -326,7 +323,7 @@ extern "C" void cudasim_barrier(unsigned id, unsigned count, const char* file, u
         fail(FAILED, "divergent barrier: this thread is at %s:%u, others wait at %s:%u", baseName(file), line,
              baseName(b.barrierSite[id].file), b.barrierSite[id].line);
     }
-    release(&b.arrived[id]);
+    cudasim_release(&b.arrived[id]);
     b.expected[id] = count;
     b.barrierSite[id] = {file, line};
     if (++b.arrived[id] == (count ? count : b.live)) {
@@ -339,7 +336,7 @@ extern "C" void cudasim_barrier(unsigned id, unsigned count, const char* file, u
         sleep(w, warp, 1u << t->lane);
         suspend(w, t);
     }
-    acquire(&b.arrived[id]);
+    cudasim_acquire(&b.arrived[id]);
 }
 
 // ------------------------------------------------------------------------------------------------ meetings
@@ -376,7 +373,7 @@ inline void meet(Thread* t, Op op, uint32_t mask, const char* file, unsigned lin
         refuseMeeting(op, mask, warp->live, file, line);
     }
     Worker* w = reinterpret_cast<Worker*>(t->block);
-    release(warp);
+    cudasim_release(warp);
     // A __syncwarp may stand on several lines.
     uint64_t key = meetingKey(op, mask, op == SYNCWARP ? 0 : line);
     warp->key[lane] = key;
@@ -404,7 +401,7 @@ inline void meet(Thread* t, Op op, uint32_t mask, const char* file, unsigned lin
             suspend(w, t);
         }
     }
-    acquire(warp);
+    cudasim_acquire(warp);
 }
 
 } // namespace
@@ -557,10 +554,10 @@ Worker* runningWorker(uintptr_t stackPointer) {
 
 bool runBlock(Worker* w, uint3 index) {
     prepare(w, index);
-#if CUDASIM_TSAN
+#if defined(CUDASIM_TSAN)
     w->homeSanitizer = __tsan_get_current_fiber();
 #endif
-    release(&w->launch);
+    cudasim_release(&w->launch);
     Thread* first = pick(w, 0);
     begin(w, first);
     w->switches++;
@@ -569,7 +566,7 @@ bool runBlock(Worker* w, uint3 index) {
 #if CUDASIM_ASAN
     afterSwitch(w->homeSanitizer);
 #endif
-    acquire(&w->outcome);
+    cudasim_acquire(&w->outcome);
     if (w->outcome == DONE && w->block.live) {
         w->outcome = FAILED;
         reportDeadlock(w);

@@ -44,6 +44,7 @@ struct Driver {
     int contextUsers = 0;
     CUresult sticky = CUDA_SUCCESS; // a failed launch is reported by every call after it
     std::string message;            // the last failure, in words
+    CUresult messageCode = CUDA_SUCCESS;
     int capturing = 0;              // streams that capture, and so forbid some calls to all threads
 };
 extern Driver driver;
@@ -78,5 +79,14 @@ void forgetMemory();
 void forgetModules();
 
 uint64_t memoryUsed();
+void eachAllocation(const std::function<void(uint64_t address, uint64_t bytes)>& visit);
+
+/// Writes a launch and the memory that it finds to a file, where launches are recorded: see driver_record.cpp.
+void record(const Launch& launch, const std::vector<char>& arguments);
+
+/// Where an allocation should lie, so that a replay finds the same place free; null for anywhere.
+void* recordingAddress(size_t mapped);
+
+constexpr char RECORD_MAGIC[] = "millrace launch 1\n";
 
 } // namespace cudasim

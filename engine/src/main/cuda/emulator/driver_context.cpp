@@ -117,6 +117,7 @@ void endContext() {
 
 CUresult refuse(CUresult result, const std::string& message) {
     driver.message = message;
+    driver.messageCode = result;
     if (options.log) {
         fprintf(stderr, "%s: %s\n", NAME, message.c_str());
     }
@@ -312,9 +313,16 @@ CUDASIM_API CUresult cuGetErrorName(CUresult code, const char** name) {
     return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/// The driver's words for the code; and for the code of the last failure what the emulator knows of it.
 CUDASIM_API CUresult cuGetErrorString(CUresult code, const char** text) {
+    static std::string words;
+    Lock lock(driver.mutex);
     const ErrorName* e = findError(code);
     *text = e ? e->text : nullptr;
+    if (e && code && code == driver.messageCode && !driver.message.empty()) {
+        words = std::string(e->text) + ": " + driver.message;
+        *text = words.c_str();
+    }
     return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -368,6 +376,7 @@ CUDASIM_API void millrace_cudasim_reset() {
     endContext();
     driver.sticky = CUDA_SUCCESS;
     driver.message.clear();
+    driver.messageCode = CUDA_SUCCESS;
     driver.contextUsers = 0;
 }
 

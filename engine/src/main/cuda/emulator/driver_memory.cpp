@@ -69,7 +69,7 @@ CUresult allocate(const char* call, Address* out, size_t bytes) {
     }
     size_t body = (bytes + PAGE - 1) / PAGE * PAGE;
     size_t mapped = body + 2 * PAGE;
-    void* p = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = mmap(recordingAddress(mapped), mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) {
         return refuse(CUDA_ERROR_OUT_OF_MEMORY, std::string(call) + ": the system has no room for " + std::to_string(bytes) + " bytes");
     }
@@ -143,6 +143,12 @@ template <class T> CUresult fill(const char* call, Address address, T value, siz
 } // namespace
 
 uint64_t memoryUsed() { return used; }
+
+void eachAllocation(const std::function<void(uint64_t address, uint64_t bytes)>& visit) {
+    for (const auto& a : device) {
+        visit(a.first, a.second.bytes);
+    }
+}
 
 void forgetMemory() {
     while (!device.empty()) {

@@ -273,6 +273,7 @@ CUDASIM_API CUresult cuLaunchKernel(void* function, unsigned gridX, unsigned gri
         }
         char message[MESSAGE_BYTES] = "";
         Launch launch{kernel, dim3(gridX, gridY, gridZ), dim3(blockX, blockY, blockZ), dynamicBytes, pointers};
+        record(launch, arguments->bytes);
         switch (run(launch, message)) {
             case DONE: return CUDA_SUCCESS;
             case BAD_ADDRESS: return refuse(CUDA_ERROR_ILLEGAL_ADDRESS, message);

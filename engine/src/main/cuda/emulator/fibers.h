@@ -9,11 +9,8 @@
 #else
 #define CUDASIM_ASAN 0
 #endif
-#if defined(__SANITIZE_THREAD__)
-#define CUDASIM_TSAN 1
+#if defined(CUDASIM_TSAN)
 #include <sanitizer/tsan_interface.h>
-#else
-#define CUDASIM_TSAN 0
 #endif
 
 #if defined(__x86_64__)

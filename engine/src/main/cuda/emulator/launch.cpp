@@ -165,7 +165,7 @@ uint64_t blocksRun() { return allBlocks; }
 
 // ------------------------------------------------------------------------------------------------ faults
 
-#if defined(__x86_64__) && !CUDASIM_ASAN && !CUDASIM_TSAN
+#if defined(__x86_64__) && !defined(CUDASIM_SANITIZED)
 
 extern "C" __attribute__((visibility("hidden"))) char cudasim_resume[];
 

@@ -94,10 +94,17 @@ class StandinDriverTest {
         return make("cuModuleGetFunction", make("cuModuleLoadData", emulator.arena.allocateFrom(image)), emulator.arena.allocateFrom(name));
     }
 
-    private Object[] launch(MemorySegment function, int threads, int shared, MemorySegment stream, long address, int count) {
-        MemorySegment parameters = emulator.arena.allocate(16);
-        parameters.set(ValueLayout.ADDRESS, 0, emulator.arena.allocateFrom(ValueLayout.JAVA_LONG, address));
-        parameters.set(ValueLayout.ADDRESS, 8, emulator.arena.allocateFrom(ValueLayout.JAVA_INT, count));
+    /// @param arguments Long for addresses, Integer for numbers
+    private Object[] launch(MemorySegment function, int threads, int shared, MemorySegment stream, Object... arguments) {
+        // With the null at the end by which the stand-in counts them.
+        MemorySegment parameters = emulator.arena.allocate(ValueLayout.ADDRESS, arguments.length + 1L);
+        for (int i = 0; i < arguments.length; i++) {
+            parameters.setAtIndex(
+                    ValueLayout.ADDRESS, i,
+                    arguments[i] instanceof Long n
+                            ? emulator.arena.allocateFrom(ValueLayout.JAVA_LONG, n)
+                            : emulator.arena.allocateFrom(ValueLayout.JAVA_INT, (Integer) arguments[i]));
+        }
         return new Object[] {function, 1, 1, 1, threads, 1, 1, shared, stream, parameters, NULL};
     }
 
@@ -206,7 +213,7 @@ class StandinDriverTest {
         emulator.with("lazy", 1);
         MemorySegment function = function("\u007fELF", "planted_half_barrier");
         MemorySegment stream = stream();
-        call("cuLaunchKernel", launch(function, 64, 0, stream, memory(256), 0));
+        call("cuLaunchKernel", launch(function, 64, 0, stream, memory(256)));
         assertThat(emulator.driver("cuStreamSynchronize", stream)).isEqualTo(LAUNCH_FAILED);
         assertThat(emulator.driverMessage()).startsWith("kernel planted_half_barrier, block (0,0,0): deadlock");
     }
