@@ -57,7 +57,7 @@ void unmap(const Allocation& a) {
     munmap(reinterpret_cast<void*>(a.start()), a.mapped());
 }
 
-void pack(const Kernel& kernel, std::vector<char>& bytes, std::vector<void*>& pointers) {
+size_t pack(const Kernel& kernel, std::vector<char>& bytes, std::vector<void*>& pointers) {
     size_t at = 0;
     for (unsigned i = 0; i < kernel.parameters; i++) {
         uint32_t size = kernel.sizes[i];
@@ -66,6 +66,7 @@ void pack(const Kernel& kernel, std::vector<char>& bytes, std::vector<void*>& po
         pointers.push_back(bytes.data() + at);
         at += size;
     }
+    return at;
 }
 
 bool replay(const char* name) {
@@ -99,7 +100,9 @@ bool replay(const char* name) {
         stop(name, "its kernel is not in this program");
     }
     std::vector<void*> pointers;
-    pack(*kernel, arguments, pointers);
+    if (pack(*kernel, arguments, pointers) != arguments.size()) {
+        stop(name, "it was recorded with other parameters");
+    }
     char message[MESSAGE_BYTES] = "";
     Launch launch{kernel, dim3(shape[0], shape[1], shape[2]), dim3(shape[3], shape[4], shape[5]), dynamicBytes, pointers.data()};
     Outcome outcome = run(launch, message);
