@@ -37,6 +37,14 @@ public final class KernelBench implements AutoCloseable {
     private static final long PASS_BYTES_SINGLE = 128L << 20;
 
     private static final long PASS_BYTES = 32L << 20;
+
+    /// A device is waited for once in a pass, some 20 µs, in which it reads a hundred megabytes: so a pass of one reads more.
+    private static final long DEVICE_PASS_BYTES = 2L << 30;
+
+    /// Of a device's memory, so that the caches of all formats find room.
+    private static final int DEVICE_PASSES = 32;
+
+    private static final int MOST_LAYERS = 64;
     private static final long ROTATION_BYTES = 512L << 20;
 
     private static final int HEADS = 32;
@@ -73,7 +81,7 @@ public final class KernelBench implements AutoCloseable {
     /// @param batch rows of the product; 1 in attention
     /// @param bytes that a pass reads at least: weights with their scales, or the cache
     /// @param flops of a pass, two for a multiply-add
-    /// @param tokens rows that a pass gets through
+    /// @param tokens rows that a pass gets through; in attention one for each layer that it reads
     public record Case(
             String bench, String backend, String format, String shape, int batch, long bytes, long flops, double tokens) {}
 
@@ -87,17 +95,27 @@ public final class KernelBench implements AutoCloseable {
     private final List<Case> cases = new ArrayList<>();
     private final List<Pass> passes = new ArrayList<>();
     private final long rotationBytes;
+    private final long devicePassBytes;
 
     /// @param names backends, as far as they can be had here
     /// @param threads 0 takes one per processor
     /// @param cuda the device of the backend `cuda`
     public KernelBench(List<String> names, int threads, Size size, CudaConfig cuda) {
-        this(names, threads, size, cuda, Math.min(ROTATION_BYTES, FreeMemory.bytes() / 16));
+        this(
+                names,
+                threads,
+                size,
+                cuda,
+                Math.min(ROTATION_BYTES, FreeMemory.bytes() / 16),
+                cuda.driver() == CudaConfig.Driver.SYSTEM ? DEVICE_PASS_BYTES : 0);
     }
 
     /// @param rotationBytes that the copies of an operand take together
-    KernelBench(List<String> names, int threads, Size size, CudaConfig cuda, long rotationBytes) {
+    /// @param devicePassBytes that a pass of a backend with memory of its own reads at least; 0 for one operation
+    KernelBench(
+            List<String> names, int threads, Size size, CudaConfig cuda, long rotationBytes, long devicePassBytes) {
         this.rotationBytes = rotationBytes;
+        this.devicePassBytes = devicePassBytes;
         try {
             names.forEach(name -> backends.add(Backend.open(name, threads, cuda)));
             products(size);
@@ -154,8 +172,9 @@ public final class KernelBench implements AutoCloseable {
     private void product(Backend backend, WeightFormat format, List<Matrix> copies, Rows x, Rows y, int batch) {
         Matrix first = copies.getFirst();
         long bytes = first.data().byteSize();
-        int perPass = Math.clamp(
-                Math.ceilDiv(batch == 1 ? PASS_BYTES_SINGLE : PASS_BYTES, bytes), 1, copies.size());
+        int perPass = backend.kernels().memoryBytes() > 0
+                ? operations(backend.kernels(), bytes, Integer.MAX_VALUE)
+                : Math.clamp(Math.ceilDiv(batch == 1 ? PASS_BYTES_SINGLE : PASS_BYTES, bytes), 1, copies.size());
         var list = new Projections(1);
         var next = new int[1];
         passes.add(() -> {
@@ -175,6 +194,13 @@ public final class KernelBench implements AutoCloseable {
                 bytes * perPass,
                 flops,
                 (double) batch * perPass));
+    }
+
+    /// Operations of a pass on a device.
+    ///
+    /// @param bytes that one reads
+    private int operations(Kernels kernels, long bytes, int most) {
+        return Math.clamp(Math.ceilDiv(Math.min(devicePassBytes, kernels.memoryBytes() / DEVICE_PASSES), bytes), 1, most);
     }
 
     /// The matrix and as many copies as the caches cannot hold.
@@ -241,19 +267,22 @@ public final class KernelBench implements AutoCloseable {
             return;
         }
         float scale = (float) (1 / Math.sqrt(HEAD_DIM));
-        long flops = 4L * HEADS * HEAD_DIM * tokens;
+        long flops = 4L * HEADS * HEAD_DIM * tokens; // of a layer
         String name = "grouped, " + HEADS + " heads on " + KV_HEADS + " of " + HEAD_DIM + ", " + tokens + " tokens";
         Map<String, List<long[]>> caches = new HashMap<>();
         for (Backend backend : backends) {
             Kernels kernels = backend.kernels();
+            KvLayout layers = layers(kernels, layout, tokens);
             List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
                 Rows keys = random(kernels, CacheShape.TOKENS, KV_HEADS * HEAD_DIM);
-                return caches(kernels, layout, tokens, batch -> kernels.store(shape, batch, 0, KV_HEADS, keys, keys));
+                return caches(kernels, layers, tokens, batch -> kernels.store(shape, batch, 0, KV_HEADS, keys, keys));
             });
             Rows q = random(kernels, 1, HEADS * HEAD_DIM);
             Rows out = kernels.hostRows(1, HEADS * HEAD_DIM);
-            attention(backend, format, layout, tokens, pages, name, flops, batch -> {
-                kernels.attend(shape, batch, 0, HEADS, KV_HEADS, scale, q, out);
+            attention(backend, format, layers, tokens, pages, name, flops, batch -> {
+                for (int layer = 0; layer < layers.layers(); layer++) {
+                    kernels.attend(shape, batch, layers.blockOffset(layer, 0), HEADS, KV_HEADS, scale, q, out);
+                }
                 kernels.fetch(out, 1);
             });
         }
@@ -270,24 +299,34 @@ public final class KernelBench implements AutoCloseable {
             return;
         }
         float scale = (float) (1 / Math.sqrt(NOPE_DIM + ROPE_DIM));
-        long flops = 2L * LATENT_HEADS * (2 * RANK + ROPE_DIM) * tokens;
+        long flops = 2L * LATENT_HEADS * (2 * RANK + ROPE_DIM) * tokens; // of a layer
         String name = "latent, " + LATENT_HEADS + " heads, " + RANK + " + " + ROPE_DIM + ", " + tokens + " tokens";
         Map<String, List<long[]>> caches = new HashMap<>();
         for (Backend backend : backends) {
             Kernels kernels = backend.kernels();
+            KvLayout layers = layers(kernels, layout, tokens);
             List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
                 Rows latents = random(kernels, CacheShape.TOKENS, RANK);
                 Rows ropes = random(kernels, CacheShape.TOKENS, ROPE_DIM);
-                return caches(kernels, layout, tokens, batch -> kernels.store(shape, batch, 0, latents, ropes));
+                return caches(kernels, layers, tokens, batch -> kernels.store(shape, batch, 0, latents, ropes));
             });
             Rows latentQ = random(kernels, 1, LATENT_HEADS * RANK);
             Rows q = random(kernels, 1, LATENT_HEADS * (NOPE_DIM + ROPE_DIM));
             Rows out = kernels.hostRows(1, LATENT_HEADS * RANK);
-            attention(backend, format, layout, tokens, pages, name, flops, batch -> {
-                kernels.attend(shape, batch, 0, LATENT_HEADS, scale, latentQ, q, out);
+            attention(backend, format, layers, tokens, pages, name, flops, batch -> {
+                for (int layer = 0; layer < layers.layers(); layer++) {
+                    kernels.attend(shape, batch, layers.blockOffset(layer, 0), LATENT_HEADS, scale, latentQ, q, out);
+                }
                 kernels.fetch(out, 1);
             });
         }
+    }
+
+    /// The layout of one layer, with as many as a pass reads.
+    private KvLayout layers(Kernels kernels, KvLayout one, int tokens) {
+        long bytes = (long) tokens / CacheShape.TOKENS * one.pageBytes();
+        int layers = kernels.memoryBytes() > 0 ? operations(kernels, bytes, MOST_LAYERS) : 1;
+        return new KvLayout(one.format(), layers, one.heads(), one.shape());
     }
 
     private interface Operation {
@@ -311,7 +350,8 @@ public final class KernelBench implements AutoCloseable {
             attend.on(step.batch());
         });
         long bytes = (long) tokens / CacheShape.TOKENS * layout.pageBytes();
-        cases.add(new Case("attention", backend.name(), format.id(), shape, 1, bytes, flops, 1));
+        int layers = layout.layers();
+        cases.add(new Case("attention", backend.name(), format.id(), shape, 1, bytes, flops * layers, layers));
     }
 
     /// Addresses of the pages of as many caches as those of the hardware cannot hold. All pages hold the same 16 tokens: what

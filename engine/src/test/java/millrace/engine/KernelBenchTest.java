@@ -15,9 +15,12 @@ class KernelBenchTest {
     private static final KernelBench.Size SMALL = new KernelBench.Size(48, 128, 32);
     private static final long ROTATION = 1 << 16;
 
+    /// A few operations on a device, a few layers of its cache.
+    private static final long DEVICE_PASS = 1 << 15;
+
     private static List<String> cases(List<String> backends, CudaConfig cuda, int most) {
         List<String> names = new ArrayList<>();
-        try (KernelBench bench = new KernelBench(backends, 2, SMALL, cuda, ROTATION)) {
+        try (KernelBench bench = new KernelBench(backends, 2, SMALL, cuda, ROTATION, DEVICE_PASS)) {
             for (int i = 0; i < bench.cases().size(); i++) {
                 KernelBench.Case one = bench.cases().get(i);
                 assertThat(one.bytes()).isPositive();
