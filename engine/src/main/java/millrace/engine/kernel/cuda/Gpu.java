@@ -2,13 +2,11 @@ package millrace.engine.kernel.cuda;
 
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
-import java.util.stream.Stream;
 import jcuda.Pointer;
 import jcuda.driver.CUcontext;
 import jcuda.driver.CUdevice;
@@ -18,14 +16,12 @@ import jcuda.driver.CUfunction_attribute;
 import jcuda.driver.CUgraph;
 import jcuda.driver.CUgraphExec;
 import jcuda.driver.CUmodule;
-import jcuda.driver.CUresult;
 import jcuda.driver.CUstream;
 import jcuda.driver.CUstreamCaptureMode;
 import jcuda.driver.CUstream_flags;
 import jcuda.driver.JCudaDriver;
 import millrace.engine.CudaConfig;
 import millrace.engine.DeviceException;
-import millrace.engine.kernel.PrivateFile;
 import org.jspecify.annotations.Nullable;
 
 /// One device: its context, its memory, its kernels, and one stream on which everything happens in order.
@@ -44,8 +40,6 @@ public final class Gpu implements AutoCloseable {
     private static final long MOST_LEFT = 2L << 30;
 
     private static final int HOST_FLAGS = 0;
-    private static final String FATBIN = "millrace.fatbin";
-    private static final String PTX = "millrace.ptx";
 
     /// The device whose context each thread has.
     private static final ThreadLocal<Gpu[]> CURRENT = ThreadLocal.withInitial(() -> new Gpu[1]);
@@ -68,15 +62,7 @@ public final class Gpu implements AutoCloseable {
     private boolean capturing;
     private boolean closed;
 
-    /// The kernels in one of their forms.
-    private record Image(String name, byte[] bytes) {
-        static Stream<Image> of(String name) {
-            byte[] bytes = CudaLibraries.resource(name);
-            return bytes == null ? Stream.empty() : Stream.of(new Image(name, bytes));
-        }
-    }
-
-    private Gpu(CudaDevice device, Supplier<String> words, CudaConfig config, List<Image> images) {
+    private Gpu(CudaDevice device, Supplier<String> words, CudaConfig config, List<KernelImage> images) {
         this.device = device;
         faults = new Faults(device.name(), words);
         faults.check(JCudaDriver.cuInit(0), "cuInit");
@@ -84,9 +70,9 @@ public final class Gpu implements AutoCloseable {
         faults.check(JCudaDriver.cuDevicePrimaryCtxRetain(context, handle), "cuDevicePrimaryCtxRetain");
         try {
             makeCurrent();
-            Image image = load(images);
-            imageName = image.name;
-            imageDigest = PrivateFile.sha256(image.bytes);
+            KernelImage image = KernelImage.load(images, module, faults);
+            imageName = image.name();
+            imageDigest = image.digest();
             faults.check(JCudaDriver.cuStreamCreate(stream, CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate");
             staging = new Staging(faults, stream, pinned(Staging.bytes()), pinned(Staging.bytes()));
             memory = new DeviceMemory(faults, device.name(), budget(config), config.separate());
@@ -96,24 +82,6 @@ public final class Gpu implements AutoCloseable {
         }
     }
 
-    /// Loads the first image that the driver takes. A driver that is older than the compiler of machine code does not know
-    /// its form, and refuses the PTX beside it, too; PTX alone it compiles by itself.
-    private Image load(List<Image> images) {
-        for (Image image : images) {
-            // PTX is text and ends with a NUL, which does no harm behind the others.
-            byte[] bytes = Arrays.copyOf(image.bytes, image.bytes.length + 1);
-            int result = JCudaDriver.cuModuleLoadData(module, bytes);
-            boolean unknown = result == CUresult.CUDA_ERROR_INVALID_IMAGE
-                    || result == CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU
-                    || result == CUresult.CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-            if (!unknown || image == images.getLast()) {
-                faults.check(result, "cuModuleLoadData " + image.name);
-                return image;
-            }
-        }
-        throw new IllegalArgumentException("gpu: expected an image of the kernels, got none");
-    }
-
     /// Opens a device.
     ///
     /// @throws millrace.engine.BackendException with the codes of [CudaProbe], `CUDA_BINDING` or `CUDA_NO_KERNELS`
@@ -121,14 +89,7 @@ public final class Gpu implements AutoCloseable {
     public static Gpu open(CudaConfig config) {
         DriverCalls driver = CudaLibraries.driver(config.driver());
         CudaDevice device = CudaProbe.probe(driver, config);
-        List<String> names = config.image() == null ? List.of(FATBIN, PTX) : List.of(config.image());
-        List<Image> images = names.stream().flatMap(Image::of).toList();
-        if (images.isEmpty()) {
-            throw CudaProbe.refused(
-                    "CUDA_NO_KERNELS",
-                    "expected " + names.getLast() + " in the jar, got none: it was built with -Dcuda.skip",
-                    "build again without it, or set engine.backend to auto");
-        }
+        List<KernelImage> images = KernelImage.of(config);
         CudaLibraries.load(config.driver());
         return new Gpu(device, driver::message, config, images);
     }
