@@ -202,7 +202,7 @@ replay_program() { # its name, flags of kernels, flags of all
     EXTRA="$3" compile_all_of_the_emulator
     EXTRA="$2 $3" compile_all "$cxx" c++ o "$stamp" "$here"/*.cu "$here"/../../test/cuda/*.cu
     # shellcheck disable=SC2086 # lists of words
-    "$cxx" $2 -o "$program" $objects $emulator -lpthread
+    "$cxx" $2 $3 -o "$program" $objects $emulator -lpthread
 }
 
 compile_all_of_the_emulator() {
@@ -220,8 +220,8 @@ sanitize() { # folder of recorded launches
     [ -n "$cxx" ] || fail "no C++ compiler"
     ls "$1"/*.launch >/dev/null 2>&1 || fail "$1 has no recorded launches: run the tests with MILLRACE_CUDASIM_RECORD=$1"
     mkdir -p "$work/sanitize"
-    replay_program address "" "-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -DCUDASIM_SANITIZED"
-    replay_program thread "-fsanitize=thread -g" "-DCUDASIM_SANITIZED -DCUDASIM_TSAN"
+    replay_program address "" "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -DCUDASIM_SANITIZED"
+    replay_program thread "-fsanitize=thread" "-O1 -g -DCUDASIM_SANITIZED -DCUDASIM_TSAN"
     export ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=halt_on_error=0:exitcode=66
     must_find "$work/sanitize/address" planted_out_of_bounds "heap-buffer-overflow.*"
     must_find "$work/sanitize/thread" planted_no_barrier "data race.*"
