@@ -42,10 +42,9 @@ final class WakeableClients implements KafkaClientSupplier {
         this.neverHeld = Set.copyOf(neverHeld);
     }
 
-    /// The poll of the calling stream thread; a poll of its own, never used, on any other thread (topology tests).
+    /// The poll of the calling stream thread; on any other thread (topology tests) one that wakes and pauses nobody.
     Poll ofCurrentThread() {
-        Poll poll = byThread.get(Thread.currentThread().getName());
-        return poll != null ? poll : new Poll(null, neverHeld);
+        return byThread.computeIfAbsent(Thread.currentThread().getName(), name -> new Poll(null, neverHeld));
     }
 
     /// Holds back every thread's partitions for good: nothing more is taken in. For a draining stop.
@@ -96,7 +95,8 @@ final class WakeableClients implements KafkaClientSupplier {
             }
         }
 
-        private boolean holds() {
+        /// Whether anybody wants partitions to be held back. Stream thread.
+        boolean holds() {
             return stopping || !holders.isEmpty();
         }
 

@@ -106,9 +106,11 @@ public final class TopologyParts extends Topology {
     private String ordersSource = "";
 
     private final Alarms alarms;
+    private final WakeableClients clients;
 
-    private TopologyParts(Alarms alarms) {
+    private TopologyParts(Alarms alarms, WakeableClients clients) {
         this.alarms = alarms;
+        this.clients = clients;
     }
 
     /// The parts of one process.
@@ -124,16 +126,17 @@ public final class TopologyParts extends Topology {
         Alarms alarms = new Alarms(around.engine(), around.instance(), road(around.alarms()), metrics, around.clock());
         Attestations attestations = new Attestations(
                 around.engine().card(), around.engine()::integrity, config, around.instance(), around.signer());
+        WakeableClients clients = new WakeableClients();
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 around.engine(), source -> decode(source, around.registryDown()), Intake.Limits.of(config),
-                new CacheSalts(around.signer(), ""), logs, new WakeableClients(), metrics, around.onEngineFailure(), around.clock(), ticker,
+                new CacheSalts(around.signer(), ""), logs, clients, metrics, around.onEngineFailure(), around.clock(), ticker,
                 config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine().card()), ENCODERS,
                 LogKeys.Signing.LOCAL, logs, alarms, new LogKeeper.Shared(around.signer(), null, ORDERS, SALTS, Duration.ofDays(184)),
                 partition -> Optional.ofNullable(around.lastLeaf().apply(partition)).map(TopologyParts::last),
                 Duration.ofSeconds(20), DOMAIN, CLUSTER, metrics, around.clock(), ticker, around.random(), config);
-        TopologyParts parts = new TopologyParts(alarms);
+        TopologyParts parts = new TopologyParts(alarms, clients);
         InferenceTopology.addTo(parts, config, inference, attest);
         return parts;
     }
@@ -213,6 +216,11 @@ public final class TopologyParts extends Topology {
 
     public String source() {
         return source;
+    }
+
+    /// Whether prompts are held back from the next poll on: there is enough to do.
+    public boolean holdsPrompts() {
+        return clients.ofCurrentThread().holds();
     }
 
     public String ordersSource() {

@@ -110,7 +110,7 @@ final class Invariants {
             }
             long next = simulation.world.broker.committedOrders(partition);
             for (Broker.Placed placed : committed(TopologyParts.CONTROL, partition)) {
-                boolean expected = placed.offset() < next && simulation.isOrder(placed.entry());
+                boolean expected = placed.offset() < next && simulation.orders.isOrder(placed.entry());
                 require(leaves.getOrDefault(placed.offset(), 0) == (expected ? 1 : 0), "I2",
                         "order " + partition + "/" + placed.offset() + " has " + leaves.getOrDefault(placed.offset(), 0) + " leaves");
             }

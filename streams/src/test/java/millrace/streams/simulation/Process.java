@@ -16,6 +16,8 @@ final class Process implements Task.Host {
     private Broker.@Nullable Transaction transaction;
     private @Nullable SimulatedEngine engine;
     private int lives;
+    /// Prompts that were pending when their task was opened: they are under way at once, whatever the bound.
+    int resumed;
     /// The process does not run, though nobody has told the broker.
     boolean asleep;
     /// The engine has said that only a new process helps.
@@ -99,6 +101,7 @@ final class Process implements Task.Host {
         engine = new SimulatedEngine(world.bug, lives);
         failing = false;
         asleep = false;
+        resumed = 0;
         Map<String, String> all = new TreeMap<>(settings);
         all.putAll(more);
         parts = TopologyParts.of(new TopologyParts.Surroundings(
@@ -111,8 +114,13 @@ final class Process implements Task.Host {
         if (parts == null) {
             throw new IllegalStateException(name + " is down");
         }
+        Task lost = tasks.remove(partition);
+        if (lost != null) {
+            lost.close();
+        }
         Task task = new Task(this, parts, partition, generation);
         task.open();
+        resumed += task.pending();
         tasks.put(partition, task);
     }
 
@@ -127,7 +135,9 @@ final class Process implements Task.Host {
     void round(int records) {
         for (Task task : List.copyOf(tasks.values())) {
             List<Broker.Entry> input = world.broker.log(TopologyParts.PROMPTS, task.partition).entries;
-            for (int i = 0; i < records && task.position < input.size(); i++) {
+            // What was polled is processed; a hold keeps from the next poll.
+            int polled = holdsPrompts() ? 0 : records;
+            for (int i = 0; i < polled && task.position < input.size(); i++) {
                 task.process(new Broker.Placed(task.position, input.get((int) task.position)));
             }
             List<Broker.Entry> orders = world.broker.log(TopologyParts.CONTROL, task.partition).entries;
@@ -136,6 +146,10 @@ final class Process implements Task.Host {
             }
             task.punctuate();
         }
+    }
+
+    boolean holdsPrompts() {
+        return parts != null && parts.holdsPrompts();
     }
 
     boolean wantsCommit() {
@@ -203,7 +217,10 @@ final class Process implements Task.Host {
     void revive() {
         abort();
         tasks.values().forEach(Task::close);
-        tasks.values().forEach(Task::open);
+        tasks.values().forEach(task -> {
+            task.open();
+            resumed += task.pending();
+        });
     }
 
     /// Gives one task up in an orderly way.

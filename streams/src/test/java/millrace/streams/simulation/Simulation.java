@@ -1,16 +1,10 @@
 package millrace.streams.simulation;
 
 import java.util.ArrayList;
-import java.util.Collections;
-import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
-import millrace.schemas.AttestationRecord;
-import millrace.schemas.Control;
-import millrace.schemas.ControlKind;
 import millrace.streams.TopologyParts;
 import millrace.streams.simulation.SimulatedEngine.Mishap;
 import org.jspecify.annotations.Nullable;
@@ -24,14 +18,16 @@ final class Simulation {
     private static final int PROCESSES = 2;
     private static final long DAY_MS = 86_400_000L;
     private static final int SETTLING_ROUNDS = 300;
+    /// Prompts under way at which a process takes in no more, and how many of a partition come with one poll.
+    private static final int HOLD_AT = 4;
+    private static final int MOST_POLLED = 3;
     /// Long enough for the last checkpoint.
     private static final int CALM_ROUNDS = 5;
 
     final World world;
     final List<Inputs.Input> inputs = new ArrayList<>();
     private final List<List<Inputs.Input>> byPartition = List.of(new ArrayList<>(), new ArrayList<>(), new ArrayList<>());
-    /// Those that can be read.
-    private final Set<Broker.Entry> orders = Collections.newSetFromMap(new IdentityHashMap<>());
+    final Orders orders;
     /// What happened, in order.
     final List<String> schedule = new ArrayList<>();
     private final SplittableRandom random;
@@ -53,9 +49,11 @@ final class Simulation {
         world = new World(seed, options.bug());
         random = world.random;
         prompts = new Inputs(random.split());
+        orders = new Orders(world);
         for (int i = 0; i < PROCESSES; i++) {
-            processes.add(new Process("process-" + i, world,
-                    Map.of("audit.checkpoint.interval.ms", options.faults() ? "2000" : "60000", "intake.dedup.retention.ms", Long.toString(31 * DAY_MS))));
+            processes.add(new Process("process-" + i, world, Map.of(
+                    "audit.checkpoint.interval.ms", options.faults() ? "2000" : "60000", "intake.dedup.retention.ms",
+                    Long.toString(31 * DAY_MS), "inflight.max", Integer.toString(options.actions() > 0 ? HOLD_AT : 64))));
         }
         for (int partition = 0; partition < Broker.PARTITIONS; partition++) {
             open(partition, processes.get(partition % PROCESSES));
@@ -132,44 +130,10 @@ final class Simulation {
             say("time passes");
             world.pass(random.nextInt(2_000));
         } else if (roll < 84) {
-            order(random.nextInt(Broker.PARTITIONS));
+            orders.give(random.nextInt(Broker.PARTITIONS)).ifPresent(this::say);
         } else {
             fault();
         }
-    }
-
-    /// Gives an order to a log that has leaves: to erase, to retract, one that is refused, or bytes that are none.
-    private void order(int partition) {
-        List<Broker.Placed> leaves = world.broker.log(TopologyParts.AUDIT, partition).committed();
-        if (leaves.isEmpty()) {
-            return;
-        }
-        AttestationRecord last = TopologyParts.leaf(leaves.getLast().entry().value());
-        long to = random.nextLong(last.getSeq() + 1);
-        long from = random.nextLong(to + 1);
-        Control.Builder order = Control.newBuilder().setIssuedMs(world.clock.millis()).setOrigin(last.getLogOrigin());
-        int roll = random.nextInt(10);
-        byte[] value = switch (roll) {
-            case 0, 1, 2 -> TopologyParts.encode(order.setKind(ControlKind.RETRACT).setFromSeq(from).setToSeq(to)
-                    .setReason("OPERATOR").build());
-            case 3, 4, 5 -> TopologyParts.encode(order.setKind(ControlKind.ERASE_REQUEST).setFromSeq(to).setToSeq(to)
-                    .setRequestId("r-" + to).build());
-            case 6, 7 -> TopologyParts.encode(order.setKind(ControlKind.ERASE_TENANT).setOrigin("").setTenant("").build());
-            case 8 -> TopologyParts.encode(order.setKind(ControlKind.RETRACT).setFromSeq(to).setToSeq(last.getSeq() + 1_000_000)
-                    .setReason("OPERATOR").build());
-            default -> new byte[] {9, 9, 9};
-        };
-        say("order " + roll + " for " + partition);
-        Broker.Entry entry = new Broker.Entry(null, value, null, world.clock.millis(), null);
-        if (roll < 9) {
-            orders.add(entry);
-        }
-        world.broker.log(TopologyParts.CONTROL, partition).append(entry);
-    }
-
-    /// Whether it was an order, and not bytes that nobody can read.
-    boolean isOrder(Broker.Entry entry) {
-        return orders.contains(entry);
     }
 
     private @Nullable Process awake() {
@@ -183,7 +147,12 @@ final class Simulation {
         }
         say(process.name + " round");
         try {
-            process.round(random.nextInt(4));
+            process.round(random.nextInt(MOST_POLLED + 1));
+            // Beside what is under way: one poll of each partition, and what was pending when a task was opened.
+            int most = HOLD_AT + Broker.PARTITIONS * MOST_POLLED + process.resumed;
+            if (options.actions() > 0 && process.engine().load() > most) {
+                throw new Violation("I6", process.name + " has " + process.engine().load() + " prompts under way of " + most, null);
+            }
         } catch (World.Injected e) {
             say(process.name + " loses its thread: " + e.getMessage());
             process.dropTasks();
@@ -491,7 +460,7 @@ final class Simulation {
             calm = isDry() ? calm + 1 : 0;
         }
         if (calm == 0) {
-            throw new Violation("I1", "prompts are left over although everything is healed", null);
+            throw new Violation("I1", "prompts are left over although everything is healed: " + Leftovers.tell(world, owners, processes), null);
         }
         processes.forEach(this::commit);
         processes.forEach(Process::watchAlarms);
