@@ -17,14 +17,17 @@ public final class DeveloperModels {
     private static final long MAX_SHARD_BYTES = 4L << 30;
     private static final String PREFIX = "random:";
     private static final Pattern SIZE = Pattern.compile("(\\d{1,6}(?:\\.\\d{1,3})?)([kmb])");
+    private static final Pattern LAYERS = Pattern.compile("(\\d{1,3})l");
 
     private DeveloperModels() {}
 
-    /// A random model by its name, `random:ARCH:PARAMS`.
+    /// A random model by its name: `random:ARCH:PARAMS`, a family's form scaled to a number of parameters; or
+    /// `random:GEOMETRY:LAYERSl`, the very layers of a published model, fewer of them.
     ///
-    /// @param architecture one of [#architectures]
-    /// @param parameters about how many it will have
-    public record RandomSpec(String architecture, long parameters) {
+    /// @param architecture one of [#architectures], or of [#geometries]
+    /// @param parameters about how many it will have; 0 for a geometry
+    /// @param layers of a geometry, else 0
+    public record RandomSpec(String architecture, long parameters, int layers) {
         /// Whether a model argument asks for a random model.
         public static boolean isRandom(String name) {
             return name.startsWith(PREFIX);
@@ -33,6 +36,10 @@ public final class DeveloperModels {
         /// @throws IllegalArgumentException for an unknown architecture or a number that is none
         public static RandomSpec parse(String name) {
             String[] parts = name.split(":", -1);
+            Matcher layers = LAYERS.matcher(parts.length == 3 ? parts[2] : "");
+            if (isRandom(name) && layers.matches()) {
+                return checked(new RandomSpec(parts[1], 0, Integer.parseInt(layers.group(1))));
+            }
             Matcher size = SIZE.matcher(parts.length == 3 ? parts[2].toLowerCase(Locale.ROOT) : "");
             if (!isRandom(name) || !size.matches()) {
                 throw new IllegalArgumentException(
@@ -44,19 +51,27 @@ public final class DeveloperModels {
                 case "m" -> 1e6;
                 default -> 1e9;
             };
-            RandomSpec spec = new RandomSpec(parts[1], Math.round(Double.parseDouble(size.group(1)) * unit));
+            return checked(new RandomSpec(parts[1], Math.round(Double.parseDouble(size.group(1)) * unit), 0));
+        }
+
+        private static RandomSpec checked(RandomSpec spec) {
             spec.config();
             return spec;
         }
 
         private ObjectNode config() {
-            return RandomShapes.config(architecture, parameters);
+            return layers > 0 ? PublishedShapes.config(architecture, layers) : RandomShapes.config(architecture, parameters);
         }
     }
 
     /// The architectures that a random model can have, by `model_type`.
     public static List<String> architectures() {
         return RandomShapes.ARCHITECTURES;
+    }
+
+    /// The published models whose layers a random model can have.
+    public static List<String> geometries() {
+        return PublishedShapes.NAMES;
     }
 
     /// Writes config.json, tokenizer and BF16 weights into a directory that is empty or not there yet.

@@ -122,7 +122,7 @@ final class RandomShapes {
         return new Candidate(2L * vocab * hidden + layers * attention + experts.parameters(hidden, layers), config);
     }
 
-    private static ObjectNode common(
+    static ObjectNode common(
             String architecture, String type, int hidden, int layers, int vocab, int context) {
         ObjectNode config = JsonNodeFactory.instance.objectNode();
         config.putArray("architectures").add(architecture);

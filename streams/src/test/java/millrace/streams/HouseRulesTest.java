@@ -60,7 +60,8 @@ class HouseRulesTest {
             "", Set.of("registry"),
             "demo", Set.of("", "embedded", "registry"),
             "bench", Set.of("", "embedded", "registry", "demo"),
-            "cli", Set.of("", "embedded", "registry", "demo", "bench"));
+            "gpu", Set.of(),
+            "cli", Set.of("", "embedded", "registry", "demo", "bench", "gpu"));
 
     @Test
     void importsAllFourModules() {

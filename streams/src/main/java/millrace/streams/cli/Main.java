@@ -41,6 +41,7 @@ import picocli.CommandLine.Spec;
             ModelCommand.class,
             AuditCommand.class,
             BenchCommand.class,
+            GpuCommand.class,
             CommandLine.HelpCommand.class
         })
 public final class Main implements Callable<Integer> {

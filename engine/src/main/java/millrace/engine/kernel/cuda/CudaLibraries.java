@@ -126,9 +126,19 @@ final class CudaLibraries {
         }
     }
 
+    /// Functions that JCuda's library asks the driver for and that it has not.
+    static List<String> missing(CudaConfig.Driver driver) {
+        DriverCalls calls = driver(driver);
+        byte[] library = resource("lib/" + jcuda());
+        return library == null ? List.of() : DriverImports.of(library).stream().filter(name -> !calls.has(name)).toList();
+    }
+
+    private static String jcuda() {
+        return LibUtils.createLibraryFileName(LibUtils.createPlatformLibraryName("JCudaDriver-" + JCudaVersion.get()));
+    }
+
     private static void loadJCuda() {
-        String name = LibUtils.createLibraryFileName(
-                LibUtils.createPlatformLibraryName("JCudaDriver-" + JCudaVersion.get()));
+        String name = jcuda();
         byte[] library = resource("lib/" + name);
         String digest = library == null ? "none" : PrivateFile.sha256(library);
         if (library == null || !digest.equals(JCUDA_SHA256)) {

@@ -26,6 +26,9 @@ interface DriverCalls {
 
     int init();
 
+    /// Whether the library has a function.
+    boolean has(String function);
+
     /// The driver's version, 1000 · major + 10 · minor, into `number`.
     int version(Answer answer);
 
@@ -86,6 +89,11 @@ interface DriverCalls {
             MemorySegment address = library.find(symbol)
                     .orElseThrow(() -> new IllegalArgumentException("the driver's library has no " + symbol));
             return Linker.nativeLinker().downcallHandle(address, descriptor);
+        }
+
+        @Override
+        public boolean has(String function) {
+            return library.find(function).isPresent();
         }
 
         @Override

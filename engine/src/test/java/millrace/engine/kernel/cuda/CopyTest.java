@@ -1,21 +1,20 @@
 package millrace.engine.kernel.cuda;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import millrace.engine.CudaConfig;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /// The whole chain in one kernel: image, driver, launch, memory.
+@Tag(DeviceContract.TAG)
 class CopyTest {
     @Test
     void aCopyHoldsTheSameBytes() {
-        assumeTrue(CudaLibraries.resource("libcuda-standin.so") != null, "built without a C++ compiler");
         long words = 1001;
-        try (Gpu gpu = Gpu.open(CudaConfig.STANDIN); Arena arena = Arena.ofConfined()) {
+        try (Gpu gpu = StandIn.open(); Arena arena = Arena.ofConfined()) {
             MemorySegment sent = arena.allocate(16 * words);
             for (long i = 0; i < sent.byteSize(); i++) {
                 sent.set(ValueLayout.JAVA_BYTE, i, (byte) (i * 31 + i / 256));

@@ -16,6 +16,7 @@ import millrace.engine.kernel.StepInputs;
 import millrace.engine.kernel.TileFormat;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -23,6 +24,7 @@ import org.jspecify.annotations.Nullable;
 
 /// Attention on the device against F64 with a derived bound, and against itself bit by bit: whatever a row is computed
 /// beside, however a prompt is cut.
+@Tag(DeviceContract.TAG)
 final class CudaAttentionTest {
     private static final long SEED = 11;
     private static final float SCALE = 0.3f;

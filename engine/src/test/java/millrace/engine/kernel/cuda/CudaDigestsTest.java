@@ -13,27 +13,30 @@ import java.util.Random;
 import java.util.function.IntConsumer;
 import millrace.engine.BackendException;
 import millrace.engine.kernel.CacheMemory;
-import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.PageDigest;
 import millrace.engine.kernel.WeightCopy;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /// Digests on the device have the values of the host's, and what is digested there is found damaged. The stand-in's memory
 /// is the process's, so that a test can flip its bits.
+@Tag(DeviceContract.TAG)
 class CudaDigestsTest {
     private static Gpu gpu;
+    private static DeviceLab lab;
     private final Arena arena = Arena.ofAuto();
     private final Random random = new Random(3);
-    private long damaged;
+    private MemorySegment damaged = MemorySegment.NULL;
 
     @BeforeAll
     static void open() {
         gpu = StandIn.open();
+        lab = new DeviceLab(gpu);
     }
 
     @AfterAll
@@ -58,12 +61,6 @@ class CudaDigestsTest {
 
     private static long onHost(MemorySegment bytes, long tag) {
         return PageDigest.w64(tag, 0, bytes.asByteBuffer().order(ByteOrder.LITTLE_ENDIAN), 0, (int) bytes.byteSize());
-    }
-
-    private static void flip(long address, long bit) {
-        long at = address + bit / 8;
-        byte before = Memory.ALL.get(ValueLayout.JAVA_BYTE, at);
-        Memory.ALL.set(ValueLayout.JAVA_BYTE, at, (byte) (before ^ 1 << bit % 8));
     }
 
     @ParameterizedTest
@@ -152,7 +149,7 @@ class CudaDigestsTest {
         long address = weights.upload(source, "codes", bytes, again[0]);
         WeightCopy copy = weights.copies().getFirst();
         for (int i = 0; i < 60; i++) {
-            flip(address, random.nextLong(8 * bytes.byteSize()));
+            lab.flip(address, random.nextLong(8 * bytes.byteSize()));
             assertThat(copy.digest(0)).isNotEqualTo(copy.expected(0));
             copy.restore();
             assertThat(copy.digest(0)).isEqualTo(copy.expected(0));
@@ -185,13 +182,13 @@ class CudaDigestsTest {
         var weights = new CudaWeights(gpu, (count, task) -> {
             // Whoever digests the source sees it whole; then a bit of it changes, on its way.
             alone(count, task);
-            flip(damaged, 12_345);
+            damaged.set(ValueLayout.JAVA_BYTE, 1_543, (byte) ~damaged.get(ValueLayout.JAVA_BYTE, 1_543));
         });
         MemorySegment bytes = bytes(4096);
-        damaged = bytes.address();
+        damaged = bytes;
         assertThatThrownBy(() -> weights.upload(this, "", bytes, () -> {}))
                 .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("CUDA_COPY"))
-                .hasMessageMatching("Millrace CUDA stand-in \\(CPU\\): weights copied to the device: expected bytes of the"
+                .hasMessageMatching(".*: weights copied to the device: expected bytes of the"
                         + " digest [0-9a-f]{16}, got [0-9a-f]{16}; start again, and replace this machine if it returns");
     }
 }

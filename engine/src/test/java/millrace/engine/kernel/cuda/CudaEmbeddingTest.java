@@ -9,11 +9,13 @@ import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Rows;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /// Embedding rows on the stand-in have the bits of [Matrix#row].
+@Tag(DeviceContract.TAG)
 final class CudaEmbeddingTest {
     private static ProjectionLab lab;
     private static CudaEmbedding embedding;

@@ -17,11 +17,13 @@ import millrace.engine.kernel.Routing;
 import millrace.engine.kernel.Rows;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /// Experts chosen in the device's memory: each has the bits that its matrix gives alone.
+@Tag(DeviceContract.TAG)
 final class CudaExpertsTest {
     private static final int COLS = 130;
     private static final int ROWS = 37;

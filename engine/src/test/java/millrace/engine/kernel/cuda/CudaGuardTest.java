@@ -13,11 +13,13 @@ import millrace.engine.sampling.Sampler;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /// What the device knows of logits is what the host would find, and the greedy token is the sampler's.
+@Tag(DeviceContract.TAG)
 class CudaGuardTest {
     private static Gpu gpu;
     private static DeviceLab lab;

@@ -29,6 +29,11 @@ final class CudaProbeTest {
         }
 
         @Override
+        public boolean has(String function) {
+            return true;
+        }
+
+        @Override
         public int init() {
             return initResult;
         }

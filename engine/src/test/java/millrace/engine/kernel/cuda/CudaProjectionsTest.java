@@ -22,11 +22,13 @@ import millrace.engine.kernel.scalar.ScalarLoops;
 import org.assertj.core.data.Offset;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /// Products on the stand-in against exact sums and the scalar loops, and their bits against one another.
+@Tag(DeviceContract.TAG)
 final class CudaProjectionsTest {
     /// Rows and columns: single ones, odd ones, less and more than a panel, than a group and than a unit, and with every
     /// number of slices.

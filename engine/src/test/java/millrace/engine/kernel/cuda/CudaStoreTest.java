@@ -15,12 +15,14 @@ import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.TileFormat;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.jspecify.annotations.Nullable;
 
 /// The device's pages against those that the CPU writes, byte by byte, with what was there before.
+@Tag(DeviceContract.TAG)
 final class CudaStoreTest {
     private static final int KV_HEADS = 2;
 

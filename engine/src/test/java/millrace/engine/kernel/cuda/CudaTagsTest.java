@@ -6,20 +6,22 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import java.lang.foreign.ValueLayout;
 import java.util.Random;
 import millrace.engine.kernel.CacheMemory;
-import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.StepInputs;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /// A page that is not its sequence's, or a table that changed on its way, is found before a step reads it.
+@Tag(DeviceContract.TAG)
 class CudaTagsTest {
     private static final int PAGE = 192;
     private static final int SLABS = 3;
     private static final int PAGES = 70;
 
     private static Gpu gpu;
+    private static DeviceLab lab;
     private final Random random = new Random(8);
     private CudaTags tags;
     private CudaInputs step;
@@ -31,6 +33,7 @@ class CudaTagsTest {
     @BeforeAll
     static void open() {
         gpu = StandIn.open();
+        lab = new DeviceLab(gpu);
     }
 
     @AfterAll
@@ -84,11 +87,6 @@ class CudaTagsTest {
         inputs.addSegment(addresses, held, count, rows, start, wanted);
     }
 
-    private static void flip(long address, int bit) {
-        byte before = Memory.ALL.get(ValueLayout.JAVA_BYTE, address + bit / 8);
-        Memory.ALL.set(ValueLayout.JAVA_BYTE, address + bit / 8, (byte) (before ^ 1 << bit % 8));
-    }
-
     @Test
     void pagesThatAreTheirHoldersPass() {
         StandIn.inEverySchedule(() -> {
@@ -101,7 +99,7 @@ class CudaTagsTest {
     void everyFlippedBitOfATableIsFoundAndGoneWithTheNext() {
         for (int i = 0; i < 150; i++) {
             int page = random.nextInt(104);
-            flip(step.of(inputs.batch()).pages() + 8L * page, random.nextInt(64));
+            lab.flip(step.of(inputs.batch()).pages() + 8L * page, random.nextInt(64));
             assertThat(step.firstForeign(tags)).isEqualTo(page < 100 ? 0 : page < 103 ? 1 : 2);
             step.send();
             assertThat(step.firstForeign(tags)).isEqualTo(-1);
@@ -110,7 +108,7 @@ class CudaTagsTest {
 
     @Test
     void aFlippedBitInTheTableOfWantedRowsIsFoundInItsSequence() {
-        flip(step.of(inputs.wantedBatch()).pages() + 8L * 101, 12);
+        lab.flip(step.of(inputs.wantedBatch()).pages() + 8L * 101, 12);
         assertThat(step.firstForeign(tags)).isEqualTo(1);
     }
 
@@ -119,7 +117,7 @@ class CudaTagsTest {
         assertThat(step.firstForeign(tags)).isEqualTo(-1);
         for (int i = 0; i < 60; i++) {
             int page = random.nextInt(100);
-            flip(tags.tagsAddress() + 4L * page, random.nextInt(32));
+            lab.flip(tags.tagsAddress() + 4L * page, random.nextInt(32));
             assertThat(step.firstForeign(tags)).isZero();
             assertThat(step.firstForeign(tags)).as("sent again").isEqualTo(-1);
         }

@@ -42,6 +42,13 @@ final class DeviceLab {
         return download(address, (long) Integer.BYTES * count).toArray(ValueLayout.JAVA_INT);
     }
 
+    /// Turns one bit of the device's memory.
+    void flip(long address, long bit) {
+        MemorySegment octet = download(address + bit / 8, 1);
+        octet.set(ValueLayout.JAVA_BYTE, 0, (byte) (octet.get(ValueLayout.JAVA_BYTE, 0) ^ 1 << bit % 8));
+        gpu.upload(address + bit / 8, octet);
+    }
+
     private MemorySegment download(long address, long bytes) {
         MemorySegment values = arena.allocate(Math.max(1, bytes), 8).asSlice(0, bytes);
         gpu.download(values, address);

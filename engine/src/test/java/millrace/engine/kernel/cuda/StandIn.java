@@ -11,8 +11,12 @@ import java.lang.invoke.MethodHandle;
 import java.util.Locale;
 import millrace.engine.CudaConfig;
 
-/// The driver that runs kernels on the CPU, as tests use it.
+/// The driver that runs kernels on the CPU, as tests use it; or, where [DeviceContract] runs them, the system's.
 public final class StandIn {
+    /// Whose driver the tests use: `standin`, or `system` on a machine with a device.
+    static final CudaConfig.Driver DRIVER = CudaConfig.of(System.getProperty("millrace.test.cuda.driver", "standin")).driver();
+
+    private static final boolean HERE = DRIVER == CudaConfig.Driver.STANDIN;
     private static final long REFUSED = Long.MIN_VALUE;
     private static final FunctionDescriptor SET =
             FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG);
@@ -43,12 +47,23 @@ public final class StandIn {
 
     /// A device, for as long as the caller wants; without a stand-in the test is skipped.
     static Gpu open() {
-        assumePresent();
-        return Gpu.open(CudaConfig.STANDIN);
+        if (HERE) {
+            assumePresent();
+        }
+        return Gpu.open(config());
     }
 
-    /// Runs a check in every order of threads and blocks.
+    /// What [#open] opens.
+    public static CudaConfig config() {
+        return CudaConfig.of(DRIVER.id()).withSeparate(HERE).withImage(System.getProperty("millrace.test.cuda.image"));
+    }
+
+    /// Runs a check in every order of threads and blocks; a real device has its own.
     static void inEverySchedule(Runnable check) {
+        if (!HERE) {
+            check.run();
+            return;
+        }
         for (Schedule schedule : Schedule.values()) {
             try (Setting setting = with("schedule", schedule.ordinal())) {
                 setting.during(check);
@@ -58,6 +73,7 @@ public final class StandIn {
 
     /// Changes an option of emulator/options.h while a device is open.
     public static Setting with(String option, long value) {
+        assumeTrue(HERE, "the driver is a real one");
         long before = set(option, value);
         if (before == REFUSED) {
             throw new IllegalArgumentException("stand-in: no option " + option.toLowerCase(Locale.ROOT) + " of " + value);
