@@ -8,7 +8,7 @@ import millrace.engine.kernel.vector.ReadLoop;
 /// What a loop that only reads memory reaches on this machine: the limit of everything that is bound by memory.
 ///
 /// Needs the module jdk.incubator.vector.
-public final class ReadBandwidth implements AutoCloseable {
+public final class ReadBandwidth implements Bandwidth {
     private final Arena arena = Arena.ofShared();
     private final ThreadTeam team;
     private final long address;
@@ -24,6 +24,7 @@ public final class ReadBandwidth implements AutoCloseable {
     }
 
     /// Reads everything once.
+    @Override
     public double bytesPerSecond() {
         long start = System.nanoTime();
         int read = ReadLoop.run(team, address, bytes);

@@ -9,12 +9,12 @@ import java.util.Map;
 import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
+import millrace.engine.Bandwidth;
 import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
 import millrace.engine.ModelInspection;
-import millrace.engine.ReadBandwidth;
 import org.jspecify.annotations.Nullable;
 
 /// A whole model: prefill and decode in tokens per second, by weight format, KV format, batch and context.
@@ -64,7 +64,8 @@ public final class EngineBench {
 
     public List<BenchResult> run() {
         List<BenchResult> results = new ArrayList<>();
-        try (ReadBandwidth memory = new ReadBandwidth(settings.threads(), READ_BYTES)) {
+        List<String> backends = settings.variants().stream().map(Variant::backend).toList();
+        try (Bandwidth memory = MachineBench.bandwidth(backends, settings.threads(), settings.cuda(), READ_BYTES)) {
             for (List<Variant> group : groups()) {
                 List<BenchResult> measured = measure(group, memory);
                 if (!results.isEmpty()) {
@@ -148,7 +149,7 @@ public final class EngineBench {
 
     // -------------------------------------------------------------------------------------------------- rounds
 
-    private List<BenchResult> measure(List<Variant> variants, ReadBandwidth memory) {
+    private List<BenchResult> measure(List<Variant> variants, Bandwidth memory) {
         List<OpenVariant> open = new ArrayList<>();
         try {
             for (Variant variant : variants) {
@@ -194,7 +195,7 @@ public final class EngineBench {
     /// What one batch is measured with in all rounds: the variants, their results, and the order of the next round.
     private record Block(int batch, List<OpenVariant> variants, List<BenchResult> results, List<Integer> order) {}
 
-    private List<BenchResult> decode(List<OpenVariant> open, int context, ReadBandwidth memory) {
+    private List<BenchResult> decode(List<OpenVariant> open, int context, Bandwidth memory) {
         List<Block> blocks = settings.batches().stream().map(batch -> block(open, context, batch)).toList();
         for (int round = -1; round < settings.rounds(); round++) {
             Map<OpenVariant, Double> single = new HashMap<>();
@@ -217,7 +218,7 @@ public final class EngineBench {
     }
 
     /// @param single takes the rates of batch 1, which larger batches are compared with
-    private void decode(Block block, int context, int round, ReadBandwidth memory, Map<OpenVariant, Double> single) {
+    private void decode(Block block, int context, int round, Bandwidth memory, Map<OpenVariant, Double> single) {
         int batch = block.batch();
         int steps = Math.max(4, settings.steps() / (batch >= 16 ? 4 : batch >= 4 ? 2 : 1));
         double[] rates = new double[block.variants().size()];

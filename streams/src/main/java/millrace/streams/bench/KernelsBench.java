@@ -6,10 +6,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
+import millrace.engine.Bandwidth;
 import millrace.engine.CudaConfig;
 import millrace.engine.KernelBench;
 import millrace.engine.KernelBench.Case;
-import millrace.engine.ReadBandwidth;
 
 /// Every kernel in every format, against a read loop and against BF16 in the same round.
 public final class KernelsBench {
@@ -43,7 +43,7 @@ public final class KernelsBench {
     public List<BenchResult> run() {
         progress.accept("kernels: packing matrices and filling caches");
         try (KernelBench kernels = new KernelBench(backends, threads, size, cuda);
-                ReadBandwidth memory = new ReadBandwidth(threads, MachineBench.READ_BYTES / 2)) {
+                Bandwidth memory = MachineBench.bandwidth(backends, threads, cuda, MachineBench.READ_BYTES / 2)) {
             List<Case> cases = kernels.cases();
             progress.accept("kernels: warming up " + cases.size() + " cases");
             boolean[] slow = new boolean[cases.size()];
@@ -78,7 +78,7 @@ public final class KernelsBench {
     /// The cases of one kind stand together, so that what is compared is measured within a moment; the read loop stands
     /// before and after each kind.
     private static void measure(
-            KernelBench kernels, ReadBandwidth memory, List<Case> cases, List<BenchResult> results, int round, boolean[] slow) {
+            KernelBench kernels, Bandwidth memory, List<Case> cases, List<BenchResult> results, int round, boolean[] slow) {
         Map<String, List<Integer>> kinds = new LinkedHashMap<>();
         for (int i = 0; i < cases.size(); i++) {
             if (round > 0 && slow[i]) {

@@ -2,10 +2,13 @@ package millrace.streams.bench;
 
 import java.lang.management.ManagementFactory;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.function.Consumer;
+import millrace.engine.Bandwidth;
+import millrace.engine.CudaConfig;
 import millrace.engine.FlopRate;
 import millrace.engine.Machine;
 import millrace.engine.ReadBandwidth;
@@ -77,5 +80,12 @@ public final class MachineBench {
 
     private static Samples samples(Map<Integer, Samples> rates, int team) {
         return rates.computeIfAbsent(team, key -> new Samples());
+    }
+
+    /// What figures of these backends are compared with: the device's memory if all are on it, else the machine's.
+    static Bandwidth bandwidth(List<String> backends, int threads, CudaConfig cuda, long bytes) {
+        return backends.stream().allMatch("cuda"::equals)
+                ? Bandwidth.ofDevice(cuda)
+                : Bandwidth.ofMemory(threads, bytes);
     }
 }

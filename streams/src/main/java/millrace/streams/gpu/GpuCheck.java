@@ -156,7 +156,7 @@ public final class GpuCheck {
         List<String> command = java();
         command.addAll(List.of("-cp", path("lib"), "millrace.streams.cli.GpuMain", "bench"));
         command.addAll(options);
-        command.addAll(List.of("--backends", "cuda", "--cuda-driver", settings.driver().id(), "--json"));
+        command.addAll(List.of("--backends", "cuda", "-D", "engine.cuda.driver=" + settings.driver().id(), "--json"));
         Path log = settings.out().resolve("bench-" + name + ".json");
         if (part("bench of " + name, command, patience, log, false)) {
             List<String> lines = Files.readAllLines(log);

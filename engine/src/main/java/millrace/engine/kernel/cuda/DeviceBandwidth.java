@@ -1,13 +1,14 @@
 package millrace.engine.kernel.cuda;
 
 import java.util.Arrays;
+import millrace.engine.Bandwidth;
 import millrace.engine.CudaConfig;
 import millrace.engine.DeviceFacts;
 
 /// How fast a device copies its own memory, beside which a kernel's figures stand.
 ///
 /// What is copied is far more than the device's caches hold; the stand-in gets little.
-public final class DeviceBandwidth implements AutoCloseable {
+public final class DeviceBandwidth implements Bandwidth {
     private static final long BYTES = 1L << 30;
     private static final long STANDIN_BYTES = 16L << 20;
     private static final int COPIES = 20;
@@ -30,6 +31,7 @@ public final class DeviceBandwidth implements AutoCloseable {
     }
 
     /// Bytes read and written in a second, by some copies in a row.
+    @Override
     public double bytesPerSecond() {
         gpu.synchronize();
         long start = System.nanoTime();
