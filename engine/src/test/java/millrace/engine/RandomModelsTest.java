@@ -99,4 +99,17 @@ final class RandomModelsTest {
         assertThat(RandomSpec.isRandom("random:llama:1b")).isTrue();
         assertThat(RandomSpec.isRandom("/models/random:x")).isFalse();
     }
+
+    @Test
+    void geometriesShouldBeThoseOfPublishedLayers() {
+        for (String name : DeveloperModels.geometries()) {
+            RandomSpec spec = RandomSpec.parse("random:" + name + ":3l");
+            assertThat(spec.layers()).isEqualTo(3);
+            assertThat(spec.architecture()).isEqualTo(name);
+        }
+        assertThatThrownBy(() -> RandomSpec.parse("random:gpt:3l"))
+                .hasMessage("geometry of a random model: expected one of llama-8b, glm-4.5-air, kimi-k2, got \"gpt\"");
+        assertThatThrownBy(() -> RandomSpec.parse("random:kimi-k2:1l"))
+                .hasMessage("layers of a random model: expected from 2l to 100l, got 1l");
+    }
 }

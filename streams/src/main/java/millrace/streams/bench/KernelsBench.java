@@ -109,8 +109,9 @@ public final class KernelsBench {
         double tokensPerSecond = one.tokens() / seconds[index];
         result.sample("tokens_per_second", tokensPerSecond);
         result.sample("gb_per_second", bytesPerSecond / 1e9);
-        if (!one.backend().equals("cuda")) {
-            // Of the processor's memory, where the device's operands do not lie.
+        boolean alone = cases.stream().allMatch(any -> any.backend().equals("cuda"));
+        if (alone || !one.backend().equals("cuda")) {
+            // Where backends are mixed it is of the processor's memory, and the device's operands do not lie there.
             result.sample("share_of_bandwidth", bytesPerSecond / bandwidth);
         }
         for (int other : kind) {
