@@ -34,8 +34,8 @@ public final class GpuBundle {
 
     /// java.base first; the others are what the engine, its tests and the benchmarks ask for.
     private static final String MODULES =
-            "java.base,java.desktop,java.logging,java.management,java.naming,java.sql,jdk.management,jdk.unsupported,"
-                    + "jdk.incubator.vector";
+            "java.base,java.logging,java.management,jdk.management,jdk.unsupported,"
+                    + "jdk.incubator.vector,jdk.zipfs";
 
     /// Jars of the service that a check does without, by the beginning of their names.
     private static final List<String> USED = List.of(
@@ -43,7 +43,7 @@ public final class GpuBundle {
 
     /// The same of the tests.
     private static final List<String> TESTED = List.of(
-            "apiguardian-", "assertj-core-", "byte-buddy-", "junit-jupiter-", "junit-platform-", "opentest4j-");
+            "apiguardian-", "assertj-core-", "junit-jupiter-", "junit-platform-", "opentest4j-");
 
     private final Path root;
     private final Consumer<String> progress;
