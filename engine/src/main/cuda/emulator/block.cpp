@@ -100,10 +100,6 @@ inline Thread* pick(Worker* w, unsigned lastWarp) {
 void begin(Worker* w, Thread* t) {
 #if defined(CUDASIM_TSAN)
     t->stack = static_cast<int>(t->linear); // a stack is a thread to the sanitizer, so each has its own
-    while (w->stackCount <= t->linear) {
-        w->stacks[w->stackCount] = newStack();
-        w->stacks[w->stackCount++].sanitizer = __tsan_create_fiber(0);
-    }
 #else
     if (!w->freeCount) {
         w->freeStacks[w->freeCount++] = static_cast<int>(w->stackCount);
@@ -555,6 +551,11 @@ Worker* runningWorker(uintptr_t stackPointer) {
 bool runBlock(Worker* w, uint3 index) {
     prepare(w, index);
 #if defined(CUDASIM_TSAN)
+    // Here and not where a thread begins: to the sanitizer a thread knows all that its creator did.
+    while (w->stackCount < w->block.threads) {
+        w->stacks[w->stackCount] = newStack();
+        w->stacks[w->stackCount++].sanitizer = __tsan_create_fiber(0);
+    }
     w->homeSanitizer = __tsan_get_current_fiber();
 #endif
     cudasim_release(&w->launch);
