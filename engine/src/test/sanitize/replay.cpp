@@ -92,7 +92,19 @@ bool replay(const char* name) {
     file.read(allocations.data(), allocations.size() * sizeof(Allocation));
     for (const Allocation& a : allocations) {
         map(file, a);
-        file.read(reinterpret_cast<void*>(a.address), a.bytes);
+        char* start = reinterpret_cast<char*>(a.address);
+        for (uint64_t chunk; (chunk = file.read<uint64_t>()) != ~0ull;) {
+            uint64_t at = (chunk & ~RECORD_FRESH) * RECORD_CHUNK;
+            if (at >= a.bytes) {
+                stop(name, "a chunk outside of its allocation");
+            }
+            uint64_t length = a.bytes - at < RECORD_CHUNK ? a.bytes - at : RECORD_CHUNK;
+            if (chunk & RECORD_FRESH) {
+                memset(start + at, 0xff, length);
+            } else {
+                file.read(start + at, length);
+            }
+        }
     }
     fclose(file.f);
     const Kernel* kernel = findKernel(kernelName.c_str());

@@ -88,5 +88,7 @@ void record(const Launch& launch, const std::vector<char>& arguments);
 void* recordingAddress(size_t mapped);
 
 constexpr char RECORD_MAGIC[] = "millrace launch 1\n";
+constexpr uint64_t RECORD_CHUNK = 16 << 10;
+constexpr uint64_t RECORD_FRESH = 1ull << 62;
 
 } // namespace cudasim

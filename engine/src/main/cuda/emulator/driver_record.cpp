@@ -2,7 +2,9 @@
 // the folder. Of each kernel a few launches with different shapes are kept.
 //
 // A file: RECORD_MAGIC; the kernel's name, NUL; grid, block (6 x u32); dynamic shared bytes (u64); bytes of arguments (u64)
-// and these; number of allocations (u64), each address and bytes (2 x u64); the bytes of all allocations.
+// and these; number of allocations (u64), each address and bytes (2 x u64); of each allocation the chunks of RECORD_CHUNK
+// bytes that are not all 0, each with its number in the allocation (u64): fresh ones, all NaN, with RECORD_FRESH in the
+// number, others with their content; ~0 at the end.
 #include "driver.h"
 
 #include <map>
@@ -16,7 +18,7 @@ namespace cudasim {
 namespace {
 
 constexpr size_t LAUNCHES_OF_A_KERNEL = 4;
-constexpr uint64_t MOST_BYTES = 64ull << 20;
+constexpr uint64_t MOST_BYTES = 4ull << 30;
 
 const char* folder() {
     static const char* name = getenv("MILLRACE_CUDASIM_RECORD");
@@ -24,6 +26,10 @@ const char* folder() {
 }
 
 template <class T> void write(FILE* f, T value) { fwrite(&value, sizeof value, 1, f); }
+
+bool all(char value, const char* chunk, uint64_t bytes) {
+    return *chunk == value && memcmp(chunk, chunk + 1, bytes - 1) == 0;
+}
 
 bool wanted(const Launch& l) {
     static std::map<std::string, std::set<std::string>> seen;
@@ -72,7 +78,19 @@ void record(const Launch& l, const std::vector<char>& arguments) {
         write(f, address);
         write(f, bytes);
     });
-    eachAllocation([&](uint64_t address, uint64_t bytes) { fwrite(reinterpret_cast<const void*>(address), bytes, 1, f); });
+    eachAllocation([&](uint64_t address, uint64_t bytes) {
+        for (uint64_t at = 0; at < bytes; at += RECORD_CHUNK) {
+            const char* chunk = reinterpret_cast<const char*>(address + at);
+            uint64_t length = bytes - at < RECORD_CHUNK ? bytes - at : RECORD_CHUNK;
+            if (all('\xff', chunk, length)) {
+                write(f, at / RECORD_CHUNK | RECORD_FRESH);
+            } else if (!all(0, chunk, length)) {
+                write(f, at / RECORD_CHUNK);
+                fwrite(chunk, length, 1, f);
+            }
+        }
+        write(f, ~0ull);
+    });
     fclose(f);
 }
 
