@@ -29,9 +29,11 @@ public record Golden(
         promptIds = List.copyOf(promptIds);
     }
 
-    /// Whether an engine with this card must give this answer.
+    /// Whether an engine with this card must give this answer. On a device none does: bits there are those of its
+    /// capability as well, which a golden does not name, and the engine makes one of its own at the start.
     public boolean appliesTo(ModelCard card) {
-        return profile.equals(card.profile())
+        return card.device().isProcessor()
+                && profile.equals(card.profile())
                 && kvFormat.equals(card.kvFormat())
                 && weightFormat.equals(card.weightFormat());
     }

@@ -42,10 +42,17 @@ final class BenchKernelsCommand implements Callable<Integer> {
                         backends,
                         cuda,
                         options.threads,
-                        options.quick ? KernelBench.Size.QUICK : KernelBench.Size.FULL,
+                        size(options, backends),
                         options.rounds(),
                         options.quick ? 0.05 : 0.25,
                         progress)
                 .run();
+    }
+
+    private static KernelBench.Size size(BenchOptions options, List<String> backends) {
+        if (options.quick) {
+            return KernelBench.Size.QUICK;
+        }
+        return backends.stream().allMatch("cuda"::equals) ? KernelBench.Size.DEVICE : KernelBench.Size.FULL;
     }
 }
