@@ -14,6 +14,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -67,12 +68,15 @@ class WeightFaultTest {
 
     private static List<GenerationResult> run(Engine engine, GenerationListener alongside) {
         List<CompletableFuture<GenerationResult>> ends = new ArrayList<>();
+        var submitted = new CountDownLatch(1);
         for (int i = 0; i < PROMPTS; i++) {
             var end = new CompletableFuture<GenerationResult>();
             ends.add(end);
             engine.submit(engine.prepare(request(i)), new GenerationListener() {
                 @Override
                 public void onDelta(String text) {
+                    // The first is not far ahead of the last, however slowly they come.
+                    awaitUninterruptibly(submitted);
                     alongside.onDelta(text);
                 }
 
@@ -88,7 +92,16 @@ class WeightFaultTest {
                 }
             });
         }
+        submitted.countDown();
         return ends.stream().map(CompletableFuture::join).toList();
+    }
+
+    private static void awaitUninterruptibly(CountDownLatch latch) {
+        try {
+            latch.await();
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     private static WeightGuard guard(Engine engine) {

@@ -407,7 +407,7 @@ class PageGuardTest {
             guard.settle();
             assertThat(counting.batches).containsExactly(15);
             guard.beforeStep(1);
-            nanos += 1_000_000_000L;
+            nanos += MAX_AGE + 1_000_000_000L;
             assertThat(guard.walk()).isEqualTo(15);
             assertThat(counting.batches).containsExactly(15, 1, 2, 4, 8);
             assertThat(guard.hasFindings()).isFalse();
