@@ -82,7 +82,9 @@ uint64_t memoryUsed();
 void eachAllocation(const std::function<void(uint64_t address, uint64_t bytes)>& visit);
 
 /// Writes a launch and the memory that it finds to a file, where launches are recorded: see driver_record.cpp.
-void record(const Launch& launch, const std::vector<char>& arguments);
+///
+/// @return the file, empty where nothing was recorded
+std::string record(const Launch& launch, const std::vector<char>& arguments);
 
 /// Where an allocation should lie, so that a replay finds the same place free; null for anywhere.
 void* recordingAddress(size_t mapped);

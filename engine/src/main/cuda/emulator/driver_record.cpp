@@ -51,16 +51,16 @@ void* recordingAddress(size_t mapped) {
     return reinterpret_cast<void*>(address);
 }
 
-void record(const Launch& l, const std::vector<char>& arguments) {
+std::string record(const Launch& l, const std::vector<char>& arguments) {
     static int number;
     if (!folder() || !wanted(l)) {
-        return;
+        return "";
     }
     std::string path = std::string(folder()) + "/" + std::to_string(getpid()) + "-" + std::to_string(++number) + "-" + l.kernel->name + ".launch";
     FILE* f = fopen(path.c_str(), "wb");
     if (!f) {
         perror(path.c_str());
-        return;
+        return "";
     }
     fwrite(RECORD_MAGIC, sizeof RECORD_MAGIC - 1, 1, f);
     fwrite(l.kernel->name, strlen(l.kernel->name) + 1, 1, f);
@@ -91,6 +91,7 @@ void record(const Launch& l, const std::vector<char>& arguments) {
         write(f, ~0ull);
     });
     fclose(f);
+    return path;
 }
 
 } // namespace cudasim
