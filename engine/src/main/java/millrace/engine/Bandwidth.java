@@ -22,6 +22,17 @@ public interface Bandwidth extends AutoCloseable {
     ///
     /// @throws BackendException for a device that cannot be had
     static Bandwidth ofDevice(CudaConfig config) {
-        return new DeviceBandwidth(config);
+        var device = new DeviceBandwidth(config);
+        return new Bandwidth() {
+            @Override
+            public double bytesPerSecond() {
+                return device.bytesPerSecond();
+            }
+
+            @Override
+            public void close() {
+                device.close();
+            }
+        };
     }
 }

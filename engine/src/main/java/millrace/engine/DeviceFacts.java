@@ -21,7 +21,9 @@ public record DeviceFacts(
     /// @throws BackendException for a device that cannot be had
     public static DeviceFacts of(CudaConfig config) {
         try (DeviceBandwidth device = new DeviceBandwidth(config)) {
-            return device.facts();
+            return new DeviceFacts(
+                    device.device().name(), device.device().describe(), device.kernels(), device.missing(),
+                    device.medianBytesPerSecond(), device.device().standin());
         }
     }
 }

@@ -194,8 +194,9 @@ class HouseRulesTest {
     }
 
     @Test
-    void onlyTheMainClassExits() {
+    void onlyTheMainClassesExit() {
         noClasses().that().doNotHaveFullyQualifiedName("millrace.streams.cli.Main")
+                .and().doNotHaveFullyQualifiedName("millrace.streams.cli.GpuMain")
                 .should().callMethod(System.class, "exit", int.class)
                 .check(MAIN);
     }

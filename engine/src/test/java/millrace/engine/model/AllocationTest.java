@@ -13,10 +13,11 @@ import millrace.engine.kv.PageTable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/// A decode step allocates nothing once its code is compiled; before that, vectors are objects.
+/// A decode step allocates nothing once its code is compiled; before that, vectors are objects. It has a process of its own
+/// (see the pom): what other tests ran before decides what the compiler inlines.
 final class AllocationTest {
     private static final int STEPS = 50;
-    private static final int ROUNDS = 200;
+    private static final int ROUNDS = 1_000;
 
     @ParameterizedTest
     @CsvSource({

@@ -80,7 +80,7 @@ class BenchCommandTest {
         refused("--batch: expected whole numbers from 1 to 1024, got \"0\"", with(engine, "--batch", "1,0"));
         refused("--context: expected whole numbers from 1 to 1048576, got \"x\"", with(engine, "--context", "x"));
         refused("--prefill: expected a whole number from 0 to 1048576, got \"-1\"", with(engine, "--prefill", "-1"));
-        refused("--backends: expected auto, native, vector, scalar, got \"cuda\"", with(engine, "--backends", "cuda"));
+        refused("--backends: expected auto, cuda, native, vector, scalar, got \"opencl\"", with(engine, "--backends", "opencl"));
         refused("--rounds: expected a whole number from 1 to 1000, got \"0\"", "bench", "machine", "--rounds", "0");
         refused("--threads: expected a whole number from 0 to 1024, got \"-1\"", "bench", "kernels", "--threads", "-1");
         refused("--batch: expected a whole number from 1 to 1024, got \"0\"", "bench", "integrity", "--batch", "0");

@@ -1,14 +1,13 @@
 package millrace.engine.kernel.cuda;
 
 import java.util.Arrays;
-import millrace.engine.Bandwidth;
+import java.util.List;
 import millrace.engine.CudaConfig;
-import millrace.engine.DeviceFacts;
 
 /// How fast a device copies its own memory, beside which a kernel's figures stand.
 ///
 /// What is copied is far more than the device's caches hold; the stand-in gets little.
-public final class DeviceBandwidth implements Bandwidth {
+public final class DeviceBandwidth implements AutoCloseable {
     private static final long BYTES = 1L << 30;
     private static final long STANDIN_BYTES = 16L << 20;
     private static final int COPIES = 20;
@@ -31,7 +30,6 @@ public final class DeviceBandwidth implements Bandwidth {
     }
 
     /// Bytes read and written in a second, by some copies in a row.
-    @Override
     public double bytesPerSecond() {
         gpu.synchronize();
         long start = System.nanoTime();
@@ -42,15 +40,27 @@ public final class DeviceBandwidth implements Bandwidth {
         return 2.0 * COPIES * bytes / ((System.nanoTime() - start) / 1e9);
     }
 
-    /// Facts, with the median of a few measurements.
-    public DeviceFacts facts() {
+    /// The median of a few measurements.
+    public double medianBytesPerSecond() {
         double[] measured = new double[ROUNDS];
         bytesPerSecond();
         Arrays.setAll(measured, i -> bytesPerSecond());
         Arrays.sort(measured);
-        return new DeviceFacts(
-                gpu.name(), gpu.device().describe(), gpu.imageName() + ", sha256:" + gpu.imageDigest(),
-                CudaLibraries.missing(config.driver()), measured[ROUNDS / 2], gpu.device().standin());
+        return measured[ROUNDS / 2];
+    }
+
+    public CudaDevice device() {
+        return gpu.device();
+    }
+
+    /// Which image of the kernels was loaded, and its digest.
+    public String kernels() {
+        return gpu.imageName() + ", sha256:" + gpu.imageDigest();
+    }
+
+    /// Functions that JCuda's library asks the driver for and that it has not.
+    public List<String> missing() {
+        return CudaLibraries.missing(config.driver());
     }
 
     @Override
