@@ -107,6 +107,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     private long batchSinceNanos;
     private long retryUnreadAtNanos;
     private boolean failed;
+    private boolean gaveUp;
     private long seenMs;
     private Life life;
 
@@ -125,6 +126,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         this.context = context;
         life = new Life();
         failed = false;
+        gaveUp = false;
         pending = context.getStateStore(PENDING_STORE);
         seen = context.getStateStore(SEEN_STORE);
         seenMs = newest(seen);
@@ -244,8 +246,10 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         feed();
         drain();
         handOn();
-        if (!failed && shared.engine().failure() != null) {
-            // After the handover: what it found out is in the log before the service stops.
+        if (!failed && (gaveUp || shared.engine().failure() != null)) {
+            // What it found out is in the log before the service stops. It was posted before the failure could be seen, but
+            // perhaps after the handover above.
+            handOn();
             failed = true;
             shared.onEngineFailure().run();
         }
@@ -300,7 +304,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             GenerationResult result = next.result();
             if (result.reason() == FinishReason.FAILED && "ENGINE_FAILED".equals(result.errorCode())) {
                 // Not this prompt's fault: it stays pending for an engine that works.
-                shared.onEngineFailure().run();
+                gaveUp = true;
                 continue;
             }
             Work work = inFlight.remove(next.offset());
