@@ -3,6 +3,7 @@ package millrace.streams.bench;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
@@ -82,6 +83,7 @@ final class CheckpointLag {
         String audit = config.string("topics.audit");
         List<Leaf> waiting = new ArrayList<>();
         List<Long> lags = new ArrayList<>();
+        Map<String, Long> signed = new HashMap<>();
         int total = WARM_UP + prompts;
         int sent = 0;
         long start = System.nanoTime();
@@ -98,10 +100,17 @@ final class CheckpointLag {
                 if (record.topic().equals(audit)) {
                     AttestationRecord leaf = leaves.read(record.value()).record();
                     if (leaf.getEvent() == AuditEvent.INFERENCE) {
-                        waiting.add(new Leaf(leaf.getLogOrigin(), leaf.getSeq(), at));
+                        // Topics are read in no order of their own: a checkpoint may come before what it covers.
+                        if (leaf.getSeq() < signed.getOrDefault(leaf.getLogOrigin(), 0L)) {
+                            lags.add(0L);
+                        } else {
+                            waiting.add(new Leaf(leaf.getLogOrigin(), leaf.getSeq(), at));
+                        }
                     }
                 } else {
-                    settle(checkpoints.read(record.value()).record(), at, waiting, lags);
+                    CheckpointRecord checkpoint = checkpoints.read(record.value()).record();
+                    signed.merge(checkpoint.getOrigin(), checkpoint.getSize(), Math::max);
+                    settle(checkpoint, at, waiting, lags);
                 }
             }
             LockSupport.parkNanos(200_000);
