@@ -63,6 +63,11 @@ public record Machine(
         return backends.stream().filter(Kernels::available).map(Kernels::name).toList();
     }
 
+    /// What `auto` takes where no device is wanted.
+    public String fastestOfTheProcessor() {
+        return available().stream().filter(name -> !name.equals("cuda")).findFirst().orElse("scalar");
+    }
+
     private static Kernels kernels(String name) {
         try (Backend backend = Backend.open(name, 1, CudaConfig.SYSTEM.withMemoryBytes(PROBE_BYTES))) {
             String detail = backend.reason().replaceFirst("^asked for; ", "").replaceFirst(",? ?1 thread$", "");

@@ -92,8 +92,8 @@ public final class ModelManifest {
     /// Fixed prompts over the whole vocabulary, answered greedily by a real run through batch, cache and sampler.
     private static List<Golden> answers(EngineConfig config) {
         // By the processor: a device's answers would bind its own kind alone.
-        String backend = Machine.probe().available().stream().filter(name -> !name.equals("cuda")).findFirst().orElse("scalar");
-        EngineConfig small = config.withBackend(config.backend().equals("auto") ? backend : config.backend())
+        boolean auto = config.backend().equals("auto");
+        EngineConfig small = config.withBackend(auto ? Machine.probe().fastestOfTheProcessor() : config.backend())
                 .withPrefixCache(false).withIntegrity(IntegrityConfig.OFF).withMaxBatch(PROMPTS);
         try (Engine engine = Engine.openForIds(small.withKvBytes(config.kvBytes() == 0 ? KV_BYTES : config.kvBytes()))) {
             ModelCard card = engine.card();

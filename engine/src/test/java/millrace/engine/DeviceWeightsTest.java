@@ -1,7 +1,6 @@
 package millrace.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -14,10 +13,10 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 import millrace.engine.IntegrityEvent.Kind;
 import millrace.engine.IntegrityEvent.Result;
-import millrace.engine.batch.StepClock;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.WeightCopy;
+import millrace.engine.kernel.cuda.StandIn;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.ModelWeights;
 import millrace.engine.model.WeightTargets;
@@ -42,27 +41,13 @@ class DeviceWeightsTest {
     @TempDir
     Path dir;
 
-    private final Clock clock = new Clock();
+    private final HandClock clock = new HandClock();
     private final IntegrityLedger ledger = new IntegrityLedger(clock::epochMs);
     private final List<AutoCloseable> open = new ArrayList<>();
     private final Random random = new Random(4);
     private Kernels kernels;
     private ModelWeights weights;
     private WeightGuard guard;
-
-    private static final class Clock implements StepClock {
-        private long nanos = TimeUnit.DAYS.toNanos(3);
-
-        @Override
-        public long nanos() {
-            return nanos;
-        }
-
-        @Override
-        public long epochMs() {
-            return TimeUnit.NANOSECONDS.toMillis(nanos);
-        }
-    }
 
     @BeforeAll
     static void mute() {
@@ -76,7 +61,7 @@ class DeviceWeightsTest {
 
     @BeforeEach
     void openDevice() {
-        assumeTrue(Backend.class.getResource("cuda/libcuda-standin.so") != null, "built without a C++ compiler");
+        StandIn.assumePresent();
         Backend backend = Backend.open("cuda", 1, CudaConfig.STANDIN);
         open.add(backend);
         kernels = backend.kernels();

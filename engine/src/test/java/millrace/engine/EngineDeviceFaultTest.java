@@ -1,7 +1,6 @@
 package millrace.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.nio.file.Path;
@@ -14,7 +13,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.CompletableFuture;
 import millrace.engine.IntegrityEvent.Kind;
 import millrace.engine.IntegrityEvent.Result;
-import millrace.engine.kernel.Backend;
+import millrace.engine.kernel.cuda.StandIn;
 import millrace.engine.kv.KvFaults;
 import millrace.engine.resident.CopyRegion;
 import millrace.engine.resident.Damage;
@@ -41,7 +40,7 @@ class EngineDeviceFaultTest {
 
     @BeforeAll
     static void needsTheStandin() {
-        assumeTrue(Backend.class.getResource("cuda/libcuda-standin.so") != null, "built without a C++ compiler");
+        StandIn.assumePresent();
     }
 
     private EngineConfig config(KvFormat format, String profile) {

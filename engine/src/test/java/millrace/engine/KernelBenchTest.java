@@ -1,11 +1,10 @@
 package millrace.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.util.ArrayList;
 import java.util.List;
-import millrace.engine.kernel.cuda.CudaKernels;
+import millrace.engine.kernel.cuda.StandIn;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -36,7 +35,7 @@ class KernelBenchTest {
 
     @Test
     void everyBackendHasTheSameCases() {
-        assumeTrue(CudaKernels.class.getResource("libcuda-standin.so") != null, "built without a C++ compiler");
+        StandIn.assumePresent();
         List<String> processor = cases(List.of("scalar"), CudaConfig.SYSTEM, 32);
         assertThat(cases(List.of("cuda"), CudaConfig.STANDIN.withMemoryBytes(256 << 20), 2)).isEqualTo(processor);
         assertThat(processor).hasSizeGreaterThan(40).doesNotHaveDuplicates();

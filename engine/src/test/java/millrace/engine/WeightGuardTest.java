@@ -16,7 +16,6 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 import millrace.engine.IntegrityEvent.Kind;
 import millrace.engine.IntegrityEvent.Result;
-import millrace.engine.batch.StepClock;
 import millrace.engine.kernel.ApartKernels;
 import millrace.engine.kernel.Backend;
 import millrace.engine.model.ModelConfig;
@@ -46,7 +45,7 @@ class WeightGuardTest {
     @TempDir
     Path dir;
 
-    private final Clock clock = new Clock();
+    private final HandClock clock = new HandClock();
     private final IntegrityLedger ledger = new IntegrityLedger(clock::epochMs);
     private Backend backend = Backend.open("scalar", 1);
     private final List<AutoCloseable> open = new ArrayList<>();
@@ -56,20 +55,6 @@ class WeightGuardTest {
     private WeightGuard guard;
     private long steps;
     private int woken;
-
-    private static final class Clock implements StepClock {
-        private long nanos = TimeUnit.DAYS.toNanos(3);
-
-        @Override
-        public long nanos() {
-            return nanos;
-        }
-
-        @Override
-        public long epochMs() {
-            return TimeUnit.NANOSECONDS.toMillis(nanos);
-        }
-    }
 
     @BeforeAll
     static void mute() {

@@ -30,7 +30,7 @@ class GpuBundleIT {
                 GpuBundle.class.getResource("/millrace/engine/kernel/cuda/libcuda-standin.so") != null,
                 "built without a C++ compiler");
         Path archive = dir.resolve("bundle.tar.gz");
-        long bytes = new GpuBundle(Path.of("..").toAbsolutePath().normalize(), line -> {}).write(archive);
+        long bytes = new GpuBundle(Path.of("..").toAbsolutePath().normalize(), line -> {}).write(archive, Files.createDirectory(dir.resolve("scratch")));
         assertThat(bytes).isBetween(1_000_000L, GpuBundle.MOST_BYTES);
         run(Duration.ofMinutes(1), "tar", "-C", dir.toString(), "-xzf", archive.toString());
 

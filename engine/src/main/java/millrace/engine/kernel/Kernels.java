@@ -170,7 +170,9 @@ public interface Kernels extends AutoCloseable {
     /// see [Matrix.Source#format(WeightFormat)].
     ///
     /// @throws IllegalArgumentException if a grouped format meets a number that is not finite
-    Matrix pack(Matrix.Source source, WeightFormat target, Arena arena);
+    default Matrix pack(Matrix.Source source, WeightFormat target, Arena arena) {
+        return Matrix.pack(arena, source, target, this::forEach);
+    }
 
     /// Runs a task for each of `0 … count − 1`, on any thread, in any order; returns when all are done.
     void forEach(int count, IntConsumer task);

@@ -157,21 +157,6 @@ public final class ArrayRegion implements Region {
     }
 
     @Override
-    public boolean compressed() {
-        return false;
-    }
-
-    @Override
-    public int numbersChecksum(int block) {
-        return 0;
-    }
-
-    @Override
-    public int decodedChecksum(int block) {
-        return 0;
-    }
-
-    @Override
     public void restore(int block, Region from) {
         write(((ArrayRegion) from).read());
     }

@@ -67,21 +67,6 @@ public final class CopyRegion implements Region {
         return copy.digest(block) == expected ? (int) expected : ~(int) expected;
     }
 
-    @Override
-    public boolean compressed() {
-        return false;
-    }
-
-    @Override
-    public int numbersChecksum(int block) {
-        return 0;
-    }
-
-    @Override
-    public int decodedChecksum(int block) {
-        return 0;
-    }
-
     /// Copies all blocks again. What they are copied from must have been checked before.
     public void restore() {
         copy.restore();

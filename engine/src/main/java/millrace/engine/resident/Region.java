@@ -32,16 +32,22 @@ public sealed interface Region permits MatrixRegion, ArrayRegion, CopyRegion {
     int checksum(int block);
 
     /// Whether [#numbersChecksum] knows what a block holds, because it was packed here.
-    boolean compressed();
+    default boolean compressed() {
+        return false;
+    }
 
     /// Checksum of the numbers of a compressed block before they were packed: CRC-32C over the CRC-32C of each of its
     /// panels, little-endian. 0 for what is not compressed.
-    int numbersChecksum(int block);
+    default int numbersChecksum(int block) {
+        return 0;
+    }
 
     /// The same of the numbers that it decodes to now.
     ///
     /// @throws IllegalArgumentException for a block that is not even well-formed
-    int decodedChecksum(int block);
+    default int decodedChecksum(int block) {
+        return 0;
+    }
 
     /// Copies a block from the same region, made again.
     void restore(int block, Region from);

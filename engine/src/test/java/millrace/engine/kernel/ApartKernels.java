@@ -239,11 +239,6 @@ public final class ApartKernels implements Kernels {
     // ------------------------------------------------------------------------------------------------------- operations
 
     @Override
-    public Matrix pack(Matrix.Source source, WeightFormat target, Arena to) {
-        return host.pack(source, target, to);
-    }
-
-    @Override
     public void forEach(int count, IntConsumer task) {
         host.forEach(count, task);
     }

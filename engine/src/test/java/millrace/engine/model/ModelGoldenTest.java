@@ -2,7 +2,6 @@ package millrace.engine.model;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.within;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.net.URISyntaxException;
@@ -16,7 +15,7 @@ import millrace.engine.CudaConfig;
 import millrace.engine.KvFormat;
 import millrace.engine.TinyModel;
 import millrace.engine.kernel.Backend;
-import millrace.engine.kernel.cuda.CudaKernels;
+import millrace.engine.kernel.cuda.StandIn;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -46,7 +45,7 @@ final class ModelGoldenTest {
     @ParameterizedTest
     @ValueSource(strings = {"glm-tiny", "kimi-tiny", "llama-tiny", "qwen3-tiny"})
     void logitsOnADeviceShouldBeThoseOfTheReference(String name) {
-        assumeTrue(CudaKernels.class.getResource("libcuda-standin.so") != null, "built without a C++ compiler");
+        StandIn.assumePresent();
         JsonNode golden = TinyModel.golden("models/" + name);
         Backend cuda = Backend.open("cuda", 2, CudaConfig.STANDIN.withMemoryBytes(512 << 20));
         try (ModelRun run = ModelRun.open(directory(name), cuda, KvFormat.F32)) {

@@ -59,6 +59,6 @@ final class AuditEngineOptions {
         if (!backend.equals("auto") || profile.startsWith("cuda")) {
             return backend;
         }
-        return Machine.probe().available().stream().filter(name -> !name.equals("cuda")).findFirst().orElse(backend);
+        return Machine.probe().fastestOfTheProcessor();
     }
 }

@@ -5,6 +5,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
 import java.util.concurrent.Callable;
+import millrace.streams.ScratchDirectory;
 import millrace.streams.gpu.GpuBundle;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
@@ -32,7 +33,10 @@ final class GpuBundleCommand implements Callable<Integer> {
             throw new ParameterException(command.commandLine(),
                     "--out: expected a file in an existing folder that ends in .tar.gz, got \"" + out + "\"");
         }
-        long bytes = new GpuBundle(Checkout.root(), Progress.lines(command.commandLine().getErr())).write(out);
+        long bytes;
+        try (ScratchDirectory scratch = ScratchDirectory.create("millrace-gpu-bundle-")) {
+            bytes = new GpuBundle(Checkout.root(), Progress.lines(command.commandLine().getErr())).write(out, scratch.path());
+        }
         var print = command.commandLine().getOut();
         print.println(String.format(Locale.ROOT, "%s: %.1f MB", out, bytes / 1e6));
         print.println("on the machine with the GPU:");

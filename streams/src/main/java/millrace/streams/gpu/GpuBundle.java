@@ -1,15 +1,12 @@
 package millrace.streams.gpu;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
@@ -57,23 +54,19 @@ public final class GpuBundle {
     /// Writes the archive.
     ///
     /// @param archive a file that ends in `.tar.gz`; its folder exists
+    /// @param scratch an empty folder to lay it out in
     /// @return its bytes
-    public long write(Path archive) throws IOException {
-        Path scratch = Files.createTempDirectory("millrace-bundle");
-        try {
-            fill(scratch.resolve(FOLDER));
-            progress.accept("bundle: packing");
-            Path aside = scratch.resolve("archive.tar.gz");
-            Commands.run(PATIENCE, "tar", "-C", scratch.toString(), "-czf", aside.toString(), FOLDER);
-            long bytes = Files.size(aside);
-            if (bytes > MOST_BYTES) {
-                throw new IllegalStateException("bundle: expected at most %d bytes, got %d".formatted(MOST_BYTES, bytes));
-            }
-            Files.move(aside, archive, StandardCopyOption.REPLACE_EXISTING);
-            return bytes;
-        } finally {
-            delete(scratch);
+    public long write(Path archive, Path scratch) throws IOException {
+        fill(scratch.resolve(FOLDER));
+        progress.accept("bundle: packing");
+        Path aside = scratch.resolve("archive.tar.gz");
+        Commands.run(PATIENCE, "tar", "-C", scratch.toString(), "-czf", aside.toString(), FOLDER);
+        long bytes = Files.size(aside);
+        if (bytes > MOST_BYTES) {
+            throw new IllegalStateException("bundle: expected at most %d bytes, got %d".formatted(MOST_BYTES, bytes));
         }
+        Files.move(aside, archive, StandardCopyOption.REPLACE_EXISTING);
+        return bytes;
     }
 
     /// Lays the bundle out in a folder that is not there yet.
@@ -132,18 +125,6 @@ public final class GpuBundle {
         Files.createDirectories(folder);
         for (Path file : files) {
             Files.copy(file, folder.resolve(file.getFileName().toString()), StandardCopyOption.REPLACE_EXISTING);
-        }
-    }
-
-    private static void delete(Path folder) {
-        List<Path> all = new ArrayList<>();
-        try (Stream<Path> files = Files.walk(folder)) {
-            files.sorted(Comparator.reverseOrder()).forEach(all::add);
-            for (Path file : all) {
-                Files.delete(file);
-            }
-        } catch (IOException e) {
-            throw new UncheckedIOException(folder + ": cannot remove it", e);
         }
     }
 }

@@ -1,8 +1,6 @@
 package millrace.engine.kernel.cpu;
 
-import java.lang.foreign.Arena;
 import java.util.function.IntConsumer;
-import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Kernels;
@@ -35,11 +33,6 @@ public final class CpuKernels implements Kernels {
         projections = new CpuProjections(loops, threads);
         attention = new CpuAttention(loops, threads);
         rowTask = new RowTask(loops, threads);
-    }
-
-    @Override
-    public Matrix pack(Matrix.Source source, WeightFormat target, Arena arena) {
-        return Matrix.pack(arena, source, target, this::forEach);
     }
 
     @Override

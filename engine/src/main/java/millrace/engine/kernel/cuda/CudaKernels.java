@@ -1,6 +1,5 @@
 package millrace.engine.kernel.cuda;
 
-import java.lang.foreign.Arena;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
@@ -8,7 +7,6 @@ import java.util.Objects;
 import java.util.function.IntConsumer;
 import millrace.engine.CudaConfig;
 import millrace.engine.Device;
-import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheMemory;
 import millrace.engine.kernel.CacheShape;
@@ -269,11 +267,6 @@ public final class CudaKernels implements Kernels {
     }
 
     // ---------------------------------------------------------------------------------------------------------- weights
-
-    @Override
-    public Matrix pack(Matrix.Source source, WeightFormat target, Arena arena) {
-        return Matrix.pack(arena, source, target, this::forEach);
-    }
 
     @Override
     public void forEach(int count, IntConsumer task) {

@@ -152,7 +152,7 @@ final class CudaProbeTest {
 
     @Test
     void standinShouldAnswerAsOne() {
-        assumeTrue(CudaLibraries.resource("libcuda-standin.so") != null, "built without a C++ compiler");
+        StandIn.assumePresent();
         CudaDevice device = CudaProbe.probe(CudaConfig.STANDIN);
         assertThat(device.standin()).isTrue();
         assertThat(device.name()).isEqualTo("Millrace CUDA stand-in (CPU)");
