@@ -34,7 +34,12 @@ public final class RecordModel extends SpecificData {
             entry(AlarmRecord.getClassSchema(), AlarmRecord.class),
             entry(Control.getClassSchema(), Control.class),
             entry(ControlKind.getClassSchema(), ControlKind.class),
-            entry(SaltRecord.getClassSchema(), SaltRecord.class));
+            entry(SaltRecord.getClassSchema(), SaltRecord.class),
+            entry(Reply.getClassSchema(), Reply.class),
+            entry(TokenLogprob.getClassSchema(), TokenLogprob.class),
+            entry(TopLogprob.getClassSchema(), TopLogprob.class),
+            entry(Delta.getClassSchema(), Delta.class),
+            entry(DeltaKind.getClassSchema(), DeltaKind.class));
 
     private RecordModel() {
         super(RecordModel.class.getClassLoader());
