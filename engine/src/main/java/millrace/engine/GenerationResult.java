@@ -10,6 +10,7 @@ import org.jspecify.annotations.Nullable;
 /// @param errorCode on `FAILED` a stable code, else null
 /// @param errorMessage on `FAILED` what happened, else null
 /// @param transcript what the engine did, as facts for the attestation
+/// @param logprobs one entry for each generated token, the stop token included, where the request asked for them; else none
 public record GenerationResult(
         String text,
         List<Integer> tokenIds,
@@ -18,9 +19,24 @@ public record GenerationResult(
         Timings timings,
         @Nullable String errorCode,
         @Nullable String errorMessage,
-        Transcript transcript) {
+        Transcript transcript,
+        List<TokenLogprob> logprobs) {
 
     public GenerationResult {
         tokenIds = List.copyOf(tokenIds);
+        logprobs = List.copyOf(logprobs);
+    }
+
+    /// Without log probabilities.
+    public GenerationResult(
+            String text,
+            List<Integer> tokenIds,
+            FinishReason reason,
+            Usage usage,
+            Timings timings,
+            @Nullable String errorCode,
+            @Nullable String errorMessage,
+            Transcript transcript) {
+        this(text, tokenIds, reason, usage, timings, errorCode, errorMessage, transcript, List.of());
     }
 }

@@ -18,6 +18,18 @@ public interface TextEngine extends AutoCloseable {
     /// Queues the prompt. The listener gets exactly one `onEnd`, unless the engine is closed first.
     Generation submit(PreparedPrompt prompt, GenerationListener listener);
 
+    /// A reader for the text that answers this prompt: its chat format says what is answer, reasoning and call. What is no
+    /// conversation is all content. Pure, for any thread; each generation, and each restart of one, takes a new reader.
+    default ReplyReader replies(PreparedPrompt prompt) {
+        return ReplyReader.plain();
+    }
+
+    /// The bytes that a token of the model's vocabulary adds to a text: none for special tokens and for ids without a
+    /// token. A character may spread over several tokens. Pure, for any thread.
+    default byte[] bytes(int token) {
+        return new byte[0];
+    }
+
     /// Prompts submitted and not yet ended, running or waiting.
     int load();
 
