@@ -2,23 +2,28 @@ package millrace.streams;
 
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
+import java.util.stream.Collectors;
 import millrace.integrity.audit.AuditTopicCheck;
+import millrace.integrity.audit.AuditTopicCheck.Requirements;
+import millrace.integrity.audit.AuditTopicCheck.TopicFacts;
+import millrace.integrity.audit.AuditTopicCheck.Weakness;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.jspecify.annotations.Nullable;
 
-/// Creates the service's topics, and refuses to start on topics that are weaker than its promises.
-final class Topics {
+/// Creates the service's topics, says what is wrong with those that are there, and refuses to start on topics that are
+/// weaker than the service's promises. What each topic is made with and must be stands in [TopicSpec].
+public final class Topics {
     private static final Duration VISIBLE_WITHIN = Duration.ofSeconds(30);
 
     /// A topic that is missing, or set up in a way that would break a promise.
@@ -30,58 +35,102 @@ final class Topics {
         }
     }
 
-    private final ServiceConfig config;
-
-    Topics(ServiceConfig config) {
-        this.config = config;
+    /// A topic as it would be, or was, created.
+    ///
+    /// @param replicas -1 for the brokers' default
+    public record Planned(String use, String name, int partitions, int replicas, Map<String, String> settings) {
+        public Planned {
+            settings = Map.copyOf(settings);
+        }
     }
 
-    /// Creates what is missing (where allowed) and checks what is there. Returns a line for the story of the start.
-    String ensure(Admin admin) {
-        String prompts = config.string("topics.prompts");
-        String audit = config.string("topics.audit");
-        List<String> names = new ArrayList<>();
-        for (String use : List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts")) {
-            names.add(config.string("topics." + use));
-        }
+    private final ServiceConfig config;
+    private final List<TopicSpec> specs;
+
+    /// @throws IllegalStateException code `CONFIG_TOPICS` if one topic serves two purposes
+    public Topics(ServiceConfig config) {
+        this.config = config;
+        this.specs = TopicSpec.all(config);
+        List<String> names = specs.stream().map(TopicSpec::name).toList();
         if (Set.copyOf(names).size() != names.size()) {
             throw new UnsafeTopicException("CONFIG_TOPICS", "topics.*: expected different topics, got " + names);
         }
+    }
+
+    /// Creates what the service needs and is missing (where allowed), and refuses what would break a promise. Returns a
+    /// line for the story of the start.
+    String ensure(Admin admin) {
+        List<TopicSpec> needed = specs.stream().filter(TopicSpec::needed).toList();
+        List<Planned> missing = missing(admin, needed);
+        if (!missing.isEmpty() && !config.flag("topics.create")) {
+            throw new UnsafeTopicException(TopicFinding.MISSING, "topics " + missing.stream().map(Planned::name).toList()
+                    + " do not exist; create them with `millrace topics create`, or set topics.create=true");
+        }
+        create(admin, missing);
+        Map<String, TopicDescription> found = describe(admin, needed);
+        refuse(partitions(found, needed));
+        List<TopicFinding> unsafe = new ArrayList<>();
+        needed.stream().filter(TopicSpec::guarded).forEach(spec -> unsafe.addAll(settings(admin, spec)));
+        refuse(unsafe);
+        TopicDescription prompts = found.get(specs.getFirst().name());
+        return "%s (%d partitions) -> %s, %s".formatted(prompts.name(), prompts.partitions().size(),
+                config.string("topics.completions"), config.string("topics.audit"));
+    }
+
+    private static void refuse(List<TopicFinding> findings) {
+        for (TopicFinding finding : findings) {
+            if (finding.code().equals(TopicFinding.PARTITIONS) || finding.code().equals(TopicFinding.SALTS)) {
+                throw new UnsafeTopicException(finding.code(), finding.text());
+            }
+        }
+        List<Weakness> evidence = findings.stream().filter(finding -> finding.code().equals(TopicFinding.EVIDENCE))
+                .map(finding -> new Weakness(finding.topic(), finding.setting(), finding.expected(), finding.got())).toList();
+        if (!evidence.isEmpty()) {
+            throw AuditTopicCheck.unsafe(evidence);
+        }
+    }
+
+    /// What [#create] would create, or nothing when all is there.
+    public List<Planned> missing(Admin admin) {
+        return missing(admin, specs);
+    }
+
+    private List<Planned> missing(Admin admin, List<TopicSpec> wanted) {
         Set<String> existing = get(admin.listTopics().names());
+        String prompts = config.string("topics.prompts");
         int partitions = existing.contains(prompts)
                 ? get(admin.describeTopics(List.of(prompts)).allTopicNames()).get(prompts).partitions().size()
                 : config.integer("topics.partitions");
-        List<NewTopic> missing = new ArrayList<>();
-        for (String name : names) {
-            if (!existing.contains(name)) {
-                missing.add(topic(name, name.equals(config.string("topics.faults")) ? 1 : partitions));
-            }
-        }
-        if (!missing.isEmpty()) {
-            create(admin, missing);
-            awaitVisible(admin, names);
-        }
-        check(admin, names, prompts, audit);
-        return "%s (%d partitions) -> %s, %s".formatted(prompts, partitions, config.string("topics.completions"), audit);
+        return wanted.stream().filter(spec -> !existing.contains(spec.name()))
+                .map(spec -> new Planned(spec.use(), spec.name(), spec.partitions(partitions),
+                        config.integer("topics.replication.factor"), spec.settings(config)))
+                .toList();
     }
 
-    private void create(Admin admin, List<NewTopic> missing) {
-        List<String> names = missing.stream().map(NewTopic::name).toList();
-        if (!config.flag("topics.create")) {
-            throw new UnsafeTopicException("TOPIC_MISSING",
-                    "topics " + names + " do not exist; create them, or set topics.create=true");
+    /// Creates these topics and returns when every broker that is asked knows them.
+    public void create(Admin admin, List<Planned> missing) {
+        if (missing.isEmpty()) {
+            return;
         }
-        try {
-            admin.createTopics(missing).all().get();
-        } catch (ExecutionException e) {
-            // Another instance may have been faster.
-            if (!(e.getCause() instanceof TopicExistsException)) {
-                throw new KafkaException("cannot create topics " + names + ": " + e.getCause().getMessage(), e.getCause());
+        List<String> names = missing.stream().map(Planned::name).toList();
+        Map<String, KafkaFuture<Void>> results = admin.createTopics(missing.stream().map(planned -> new NewTopic(
+                        planned.name(), Optional.of(planned.partitions()),
+                        planned.replicas() < 0 ? Optional.empty() : Optional.of((short) planned.replicas()))
+                .configs(planned.settings())).toList()).values();
+        for (Map.Entry<String, KafkaFuture<Void>> result : results.entrySet()) {
+            try {
+                result.getValue().get();
+            } catch (ExecutionException e) {
+                // Another instance may have been faster.
+                if (!(e.getCause() instanceof TopicExistsException)) {
+                    throw new KafkaException("cannot create topic " + result.getKey() + ": " + e.getCause().getMessage(), e.getCause());
+                }
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+                throw new KafkaException("interrupted while creating topics " + names, e);
             }
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new KafkaException("interrupted while creating topics " + names, e);
         }
+        awaitVisible(admin, names);
     }
 
     /// A broker that answers now may not have heard of the new topics yet.
@@ -111,54 +160,97 @@ final class Topics {
         }
     }
 
-    private NewTopic topic(String name, int partitions) {
-        int replication = config.integer("topics.replication.factor");
-        NewTopic topic = new NewTopic(
-                name, Optional.of(partitions), replication < 0 ? Optional.empty() : Optional.of((short) replication));
-        Map<String, String> settings = new HashMap<>();
-        settings.put("max.message.bytes", Integer.toString(ProducerLimits.maxRequestBytes(config)));
-        if (evidence().contains(name)) {
-            settings.put("cleanup.policy", "delete");
-            settings.put("message.timestamp.type", "LogAppendTime");
-            settings.put("retention.ms", Long.toString(requirements().retention().toMillis()));
-            settings.put("unclean.leader.election.enable", "false");
-            settings.put("min.insync.replicas", Integer.toString(requirements().insyncReplicas()));
-        }
-        if (name.equals(config.string("topics.salts"))) {
-            // Compacted, so that an erased salt goes; and no salt outlives its leaf.
-            settings.put("cleanup.policy", "compact,delete");
-            settings.put("retention.ms", Long.toString(requirements().retention().toMillis()));
-            settings.put("max.compaction.lag.ms", Long.toString(Duration.ofHours(24).toMillis()));
-            settings.put("min.insync.replicas", Integer.toString(requirements().insyncReplicas()));
-        }
-        return topic.configs(settings);
+    /// Everything that is wrong with the topics, those that the start does not look at included; missing ones first.
+    /// It changes nothing.
+    public List<TopicFinding> check(Admin admin) {
+        Set<String> existing = get(admin.listTopics().names());
+        List<TopicFinding> findings = new ArrayList<>();
+        specs.stream().filter(spec -> spec.needed() && !existing.contains(spec.name())).forEach(spec -> findings.add(new TopicFinding(
+                TopicFinding.MISSING, spec.name(), "topic", "it to exist", "none", "", "millrace topics create")));
+        List<TopicSpec> there = specs.stream().filter(spec -> existing.contains(spec.name())).toList();
+        findings.addAll(partitions(describe(admin, there), there));
+        there.forEach(spec -> findings.addAll(settings(admin, spec)));
+        return findings;
     }
 
-    private void check(Admin admin, List<String> names, String prompts, String audit) {
-        Map<String, TopicDescription> topics = get(admin.describeTopics(names).allTopicNames());
-        int inputs = topics.get(prompts).partitions().size();
-        for (String output : names) {
-            if (output.equals(config.string("topics.faults"))) {
-                continue;
+    /// How many partitions each topic has, nothing where there is none of that name.
+    public Map<String, Integer> partitions(Admin admin) {
+        Set<String> existing = get(admin.listTopics().names());
+        return describe(admin, specs.stream().filter(spec -> existing.contains(spec.name())).toList()).values().stream()
+                .collect(Collectors.toMap(TopicDescription::name, topic -> topic.partitions().size()));
+    }
+
+    private static Map<String, TopicDescription> describe(Admin admin, List<TopicSpec> wanted) {
+        return get(admin.describeTopics(wanted.stream().map(TopicSpec::name).toList()).allTopicNames());
+    }
+
+    private List<TopicFinding> partitions(Map<String, TopicDescription> found, List<TopicSpec> wanted) {
+        String prompts = config.string("topics.prompts");
+        if (!found.containsKey(prompts)) {
+            return List.of();
+        }
+        int inputs = found.get(prompts).partitions().size();
+        List<TopicFinding> findings = new ArrayList<>();
+        for (TopicSpec spec : wanted) {
+            int count = found.get(spec.name()).partitions().size();
+            if (count < spec.partitions(inputs)) {
+                findings.add(new TopicFinding(TopicFinding.PARTITIONS, spec.name(), "partitions",
+                        "at least " + inputs + " as " + prompts + " has", Integer.toString(count), "add partitions",
+                        Integer.toString(inputs)));
+            } else if (spec.partitions() == TopicSpec.Partitions.AS_PROMPTS && count > inputs) {
+                findings.add(new TopicFinding(TopicFinding.PARTITIONS, spec.name(), "partitions",
+                        inputs + " as " + prompts + " has", Integer.toString(count), "an order goes to the partition of its log",
+                        "partitions cannot be taken away: delete " + spec.name() + " while nothing waits in it,"
+                                + " then `millrace topics create`"));
             }
-            int count = topics.get(output).partitions().size();
-            if (count < inputs) {
-                throw new UnsafeTopicException("TOPIC_PARTITIONS", "topic " + output + ": expected at least as many partitions as "
-                        + prompts + " (" + inputs + "), got " + count + "; add partitions");
+        }
+        return findings;
+    }
+
+    private List<TopicFinding> settings(Admin admin, TopicSpec spec) {
+        TopicFacts facts = AuditTopicCheck.read(admin, spec.name());
+        Requirements required = TopicSpec.requirements(config);
+        List<TopicFinding> findings = new ArrayList<>();
+        String cleanup = facts.config().getOrDefault("cleanup.policy", "delete");
+        if (spec.nature() == TopicSpec.Nature.SALTS && !cleanup.contains("compact")) {
+            findings.add(new TopicFinding(TopicFinding.SALTS, spec.name(), "cleanup.policy", "compact, or compact,delete",
+                    cleanup, "otherwise erased salts stay readable", "compact,delete"));
+        }
+        boolean evidence = spec.nature() == TopicSpec.Nature.EVIDENCE;
+        Map<String, String> made = spec.settings(config);
+        for (Weakness weakness : AuditTopicCheck.weaknesses(facts, 1, required)) {
+            String why = evidence ? "evidence could be lost" : risk(spec, weakness.setting());
+            if (why != null) {
+                findings.add(new TopicFinding(evidence ? TopicFinding.EVIDENCE : TopicFinding.WEAK, spec.name(), weakness.setting(),
+                        weakness.expected(), weakness.got(), why, mend(weakness.setting(), made, required)));
             }
         }
-        int orders = topics.get(config.string("topics.control")).partitions().size();
-        if (orders != inputs) {
-            throw new UnsafeTopicException("TOPIC_PARTITIONS", "topic " + config.string("topics.control") + ": expected as many partitions as "
-                    + prompts + " (" + inputs + "), got " + orders + "; an order goes to the partition of its log");
+        long most = Long.parseLong(facts.config().getOrDefault("max.message.bytes", "0"));
+        int needed = ProducerLimits.maxRequestBytes(config);
+        if (most < needed) {
+            findings.add(new TopicFinding(TopicFinding.WEAK, spec.name(), "max.message.bytes", "at least " + needed,
+                    Long.toString(most), "a record of intake.max.bytes would be refused by the broker", Integer.toString(needed)));
         }
-        String cleanup = AuditTopicCheck.read(admin, config.string("topics.salts")).config().getOrDefault("cleanup.policy", "delete");
-        if (!cleanup.contains("compact")) {
-            throw new UnsafeTopicException("SALTS_TOPIC_UNSAFE", "topic " + config.string("topics.salts")
-                    + ": cleanup.policy: expected compact, or compact,delete, got " + cleanup + "; otherwise erased salts stay readable");
-        }
-        AuditTopicCheck.check(admin, List.of(audit, config.string("topics.checkpoints")), inputs, requirements());
-        AuditTopicCheck.check(admin, List.of(config.string("topics.faults")), 1, requirements());
+        return findings;
+    }
+
+    /// What such a weakness means where nothing is evidence; null where it means nothing.
+    private static @Nullable String risk(TopicSpec spec, String setting) {
+        return switch (setting) {
+            case "cleanup.policy" -> spec.nature() == TopicSpec.Nature.WORK
+                    ? "records of one key would be removed before they are read" : null;
+            case "replicas", "min.insync.replicas" -> "what was acknowledged is lost with one broker";
+            case "unclean.leader.election.enable" -> "a broker that was behind may become leader, and what was acknowledged is lost";
+            default -> null;
+        };
+    }
+
+    private static String mend(String setting, Map<String, String> made, Requirements required) {
+        return switch (setting) {
+            case "replicas" -> Integer.toString(required.replicas());
+            case "retention.bytes" -> "-1";
+            default -> made.getOrDefault(setting, "");
+        };
     }
 
     /// How long the audit topic keeps leaves; null for ever.
@@ -167,19 +259,7 @@ final class Topics {
         return Long.parseLong(ms) < 0 ? null : Duration.ofMillis(Long.parseLong(ms));
     }
 
-    /// The topics that must keep what they have.
-    private List<String> evidence() {
-        return List.of(config.string("topics.audit"), config.string("topics.checkpoints"), config.string("topics.faults"));
-    }
-
-    /// What the audit topics are made with, and must have.
-    private AuditTopicCheck.Requirements requirements() {
-        return config.flag("audit.single.node")
-                ? AuditTopicCheck.Requirements.SINGLE_NODE
-                : AuditTopicCheck.Requirements.CLUSTER;
-    }
-
-    private static <T> T get(org.apache.kafka.common.KafkaFuture<T> future) {
+    private static <T> T get(KafkaFuture<T> future) {
         try {
             return future.get();
         } catch (ExecutionException e) {

@@ -80,16 +80,16 @@ class TopicsIT {
         assertThatThrownBy(() -> topics(settings).ensure(admin)).isInstanceOf(Topics.UnsafeTopicException.class)
                 .hasMessage("TOPIC_MISSING: topics [missing.completions, missing.audit, missing.checkpoints, missing.faults, missing.dlq,"
                         + " missing.control, missing.salts] do not exist;"
-                        + " create them, or set topics.create=true");
+                        + " create them with `millrace topics create`, or set topics.create=true");
     }
 
     @Test
     void refusesOneTopicForTwoPurposes() {
         Map<String, String> settings = settings("same");
         settings.put("topics.dlq", "same.audit");
-        assertThatThrownBy(() -> topics(settings).ensure(admin))
+        assertThatThrownBy(() -> topics(settings))
                 .hasMessage("CONFIG_TOPICS: topics.*: expected different topics, got [same.prompts, same.completions, same.audit,"
-                        + " same.checkpoints, same.faults, same.audit, same.control, same.salts]");
+                        + " same.checkpoints, same.faults, same.audit, same.control, same.salts, llm.audit.cosigs]");
     }
 
     @Test
@@ -97,7 +97,7 @@ class TopicsIT {
         create("few.prompts", 3, Map.of());
         create("few.completions", 2, Map.of());
         assertThatThrownBy(() -> topics(settings("few")).ensure(admin))
-                .hasMessage("TOPIC_PARTITIONS: topic few.completions: expected at least as many partitions as few.prompts (3), got 2; add"
+                .hasMessage("TOPIC_PARTITIONS: topic few.completions: partitions: expected at least 3 as few.prompts has, got 2; add"
                         + " partitions");
     }
 
@@ -105,7 +105,7 @@ class TopicsIT {
     void refusesAnotherNumberOfPartitionsForOrders() throws Exception {
         create("orders.control", 3, Map.of());
         assertThatThrownBy(() -> topics(settings("orders")).ensure(admin))
-                .hasMessage("TOPIC_PARTITIONS: topic orders.control: expected as many partitions as orders.prompts (2), got 3; an order goes"
+                .hasMessage("TOPIC_PARTITIONS: topic orders.control: partitions: expected 2 as orders.prompts has, got 3; an order goes"
                         + " to the partition of its log");
     }
 

@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.Collectors;
 import millrace.integrity.IntegrityException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.Config;
@@ -45,24 +46,45 @@ public final class AuditTopicCheck {
         }
     }
 
+    /// One setting that is weaker than required.
+    ///
+    /// @param setting the topic's configuration key, or `replicas` or `partitions`
+    public record Weakness(String topic, String setting, String expected, String got) {
+        /// `topic: setting: expected X, got Y`.
+        public String text() {
+            return "topic %s: %s: expected %s, got %s".formatted(topic, setting, expected, got);
+        }
+    }
+
     /// Reads the topics and refuses those that are weaker than required.
     ///
     /// @param partitions that the audit topic must have at least: one per partition of the prompts topic
     /// @throws IntegrityException code `AUDIT_TOPIC_UNSAFE` naming every weakness, `AUDIT_TOPIC_MISSING`
     public static void check(Admin admin, List<String> topics, int partitions, Requirements requirements) {
-        List<String> problems = new ArrayList<>();
+        List<Weakness> found = new ArrayList<>();
         for (String topic : topics) {
-            problems.addAll(problems(read(admin, topic), partitions, requirements));
+            found.addAll(weaknesses(read(admin, topic), partitions, requirements));
         }
-        if (!problems.isEmpty()) {
-            throw new IntegrityException("AUDIT_TOPIC_UNSAFE", String.join("; ", problems)
-                    + "; change the topic's configuration, or state that this is a single node");
+        if (!found.isEmpty()) {
+            throw unsafe(found);
         }
+    }
+
+    /// The refusal that names every weakness, of which there is one at least.
+    public static IntegrityException unsafe(List<Weakness> found) {
+        return new IntegrityException("AUDIT_TOPIC_UNSAFE",
+                found.stream().map(Weakness::text).collect(Collectors.joining("; "))
+                        + "; change the topic's configuration, or state that this is a single node");
     }
 
     /// Every way in which the topic is weaker than required, each as `topic: setting: expected X, got Y`.
     public static List<String> problems(TopicFacts topic, int partitions, Requirements requirements) {
-        List<String> problems = new ArrayList<>();
+        return weaknesses(topic, partitions, requirements).stream().map(Weakness::text).toList();
+    }
+
+    /// Every way in which the topic is weaker than required.
+    public static List<Weakness> weaknesses(TopicFacts topic, int partitions, Requirements requirements) {
+        List<Weakness> problems = new ArrayList<>();
         String cleanup = topic.config().getOrDefault("cleanup.policy", "delete");
         demand(problems, topic, !cleanup.contains("compact"), "cleanup.policy", "delete", cleanup);
         demand(problems, topic, topic.replicas() >= requirements.replicas(), "replicas",
@@ -91,9 +113,9 @@ public final class AuditTopicCheck {
     }
 
     private static void demand(
-            List<String> problems, TopicFacts topic, boolean holds, String what, Object expected, Object got) {
+            List<Weakness> problems, TopicFacts topic, boolean holds, String what, Object expected, Object got) {
         if (!holds) {
-            problems.add("topic %s: %s: expected %s, got %s".formatted(topic.name(), what, expected, got));
+            problems.add(new Weakness(topic.name(), what, expected.toString(), got.toString()));
         }
     }
 

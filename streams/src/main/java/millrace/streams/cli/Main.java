@@ -26,14 +26,16 @@ import picocli.CommandLine.Spec;
             "  millrace serve --embedded -D engine.model=glm-tiny",
             "  millrace prompt \"What is the two-letter code for France?\"",
             "",
-            "Exit codes: 0 done, 1 failed, 2 wrong usage; audit commands and",
-            "model verify: 0 ok, 1 violated, 2 undecided, 3 usage or input/output."
+            "Exit codes: 0 done, 1 failed, 2 wrong usage; audit and topics commands",
+            "and model verify: 0 ok, 1 violated or wrong, 2 undecided, 3 usage or",
+            "input/output."
         },
         subcommands = {
             DemoCommand.class,
             ServeCommand.class,
             PromptCommand.class,
             ConsumeCommand.class,
+            TopicsCommand.class,
             GenerateCommand.class,
             LogitsCommand.class,
             TokenizeCommand.class,
