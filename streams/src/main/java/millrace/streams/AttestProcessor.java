@@ -95,7 +95,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         // Kafka Streams may initialize the same instance again, on a state that was taken back.
         introduced = false;
         memory = shared.logs().memory(partition);
-        memory.rewind(log.state().size(), seq -> log.writers().mayHaveWritten(shared.logs().writer(), seq));
+        memory.open(log.opened(shared.logs().writer()));
         checkpoints = new LogCheckpoints(
                 keeper::sign, shared.metrics(), shared.ticker(), config.span("audit.checkpoint.max.lag"));
         checkpoints.grown(log.state());
@@ -143,7 +143,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         }
         List<LogMemory.Range> ranges = memory.suspects(event.suspectFromStep());
         if (ranges.isEmpty()) {
-            ranges = List.of(LogMemory.Range.none(log.state().size()));
+            ranges = List.of(LogMemory.Range.none(log.state().origin().text(), log.state().size()));
         }
         for (LogMemory.Range range : ranges) {
             shared.metrics().suspects(range.leaves());
@@ -281,7 +281,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
 
         @Override
         public void epochEnds() {
-            memory.rewind(0);
+            memory.end(log.state().origin().nextEpoch());
             introduced = false;
         }
     }

@@ -21,12 +21,14 @@ final class AuditLog {
     private static final Bytes KEY = Bytes.wrap(new byte[] {0});
     /// The store is shared: 1 are the log's keys, 2 and 3 marks of pruning.
     private static final Bytes WRITERS = Bytes.wrap(new byte[] {4});
+    private static final Bytes BEFORE = Bytes.wrap(new byte[] {5});
     private static final Logger LOG = LoggerFactory.getLogger(AuditLog.class);
 
     private final KeyValueStore<Bytes, byte[]> store;
     private TreeState state;
     private @Nullable PreviousLog previous;
     private LogWriters writers = LogWriters.NONE;
+    private @Nullable EndedLog before;
     private boolean dirty;
 
     /// The log's state and the audit topic do not agree.
@@ -70,6 +72,8 @@ final class AuditLog {
         } else if (kept != null) {
             byte[] known = store.get(WRITERS);
             log.writers = known == null ? LogWriters.NONE : LogWriters.decode(known);
+            byte[] ended = store.get(BEFORE);
+            log.before = ended == null ? null : EndedLog.decode(ended);
         }
         return log;
     }
@@ -117,14 +121,20 @@ final class AuditLog {
     PreviousLog newEpoch(String reason) {
         PreviousLog ended = new PreviousLog(state.origin().text(), state.size(), state.frontier().root().toHash(), reason);
         previous = ended;
+        before = new EndedLog(state.origin().text(), state.size(), writers);
+        store.put(BEFORE, before.encode());
         state = TreeState.start(state.origin().nextEpoch());
         writers = LogWriters.NONE;
         return ended;
     }
 
-    /// Who wrote the leaves.
-    LogWriters writers() {
-        return writers;
+    /// What a process that has written here before must know to tell its own leaves.
+    ///
+    /// @param writer names this run of the process, see [LogWriters]
+    LogMemory.Opened opened(long writer) {
+        EndedLog old = before;
+        return new LogMemory.Opened(state.origin(), state.size(), seq -> writers.mayHaveWritten(writer, seq), old == null ? null
+                : new LogMemory.Opened(Origin.parse(old.origin()), old.size(), seq -> old.writers().mayHaveWritten(writer, seq), null));
     }
 
     /// From the next leaf on this process writes.

@@ -51,6 +51,9 @@ final class EventHeaders {
         put(headers, "attest-event", record.getEvent().name());
         if (record.getSuspect() != null && record.getSuspect().getToSeq() >= record.getSuspect().getFromSeq()) {
             put(headers, "attest-suspect", record.getSuspect().getFromSeq() + "-" + record.getSuspect().getToSeq());
+            if (!record.getSuspect().getOrigin().equals(record.getLogOrigin())) {
+                put(headers, "attest-suspect-origin", record.getSuspect().getOrigin());
+            }
         }
         return headers;
     }

@@ -92,7 +92,7 @@ final class EventLeaves {
         return attestations.event(log, kind, nowMs, verdict, detail(event, range))
                 .setErrorCode(event.code())
                 .setSuspect(range == null ? null
-                        : new SuspectRange(log.origin().text(), range.from(), range.to(), event.kind().name()))
+                        : new SuspectRange(range.origin(), range.from(), range.to(), event.kind().name()))
                 .build();
     }
 

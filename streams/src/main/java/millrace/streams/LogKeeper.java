@@ -52,7 +52,7 @@ final class LogKeeper {
         /// @return false if that failed: some leaves have no signature
         boolean checkpoint();
 
-        /// The log ends here; what is remembered of its leaves is of no use for the next.
+        /// The log ends here; its next epoch begins.
         void epochEnds();
     }
 

@@ -46,6 +46,8 @@ final class LogOrders {
                 case ERASE_TENANT -> eraseTenant(order.source(), control, nowMs);
                 case RETRACT -> retract(order.source(), control, nowMs);
                 case NEW_EPOCH -> newEpoch(order.source(), control, nowMs);
+                case CANCEL -> throw new RefusedException("CONTROL_KIND", "kind: expected an order of the operator, got CANCEL; write it"
+                        + " to the cancels topic, with the key of the prompt");
                 case UNKNOWN -> throw new RefusedException("CONTROL_KIND", "kind: expected one that this release knows");
             }
             metrics.control("done");

@@ -199,6 +199,7 @@ class LogOrdersTest {
         refuses("CONTROL_UNSIGNED", order(ControlKind.NEW_EPOCH).setOrigin(ORIGIN).setReason("OPERATOR").build());
         service.signerFailure = null;
         refuses("CONTROL_KIND", order(ControlKind.UNKNOWN).build());
+        refuses("CONTROL_KIND", order(ControlKind.CANCEL).setRequestId("r-1").build());
         refuses("CONTROL_RANGE", leaves(ControlKind.RETRACT, 0, 99, "WEIGHT"));
         refuses("CONTROL_RANGE", leaves(ControlKind.RETRACT, 1, 0, "WEIGHT"));
         refuses("CONTROL_RANGE", leaves(ControlKind.RETRACT, -1, 0, "WEIGHT"));

@@ -10,7 +10,7 @@ import millrace.schemas.Control;
 import millrace.schemas.ControlKind;
 import millrace.streams.TopologyParts;
 
-/// What an operator orders: to erase, to retract, what must be refused, and bytes that are no order.
+/// What an operator orders: to erase, to retract, to begin a new epoch, what must be refused, and bytes that are no order.
 final class Orders {
     private final World world;
     private final Set<Broker.Entry> readable = Collections.newSetFromMap(new IdentityHashMap<>());
@@ -31,7 +31,7 @@ final class Orders {
         long to = world.random.nextLong(last.getSeq() + 1);
         long from = world.random.nextLong(to + 1);
         Control.Builder order = Control.newBuilder().setIssuedMs(world.clock.millis()).setOrigin(last.getLogOrigin());
-        int roll = world.random.nextInt(10);
+        int roll = world.random.nextInt(12);
         byte[] value = switch (roll) {
             case 0, 1, 2 -> TopologyParts.encode(order.setKind(ControlKind.RETRACT).setFromSeq(from).setToSeq(to)
                     .setReason("OPERATOR").build());
@@ -40,10 +40,11 @@ final class Orders {
             case 6, 7 -> TopologyParts.encode(order.setKind(ControlKind.ERASE_TENANT).setOrigin("").setTenant("").build());
             case 8 -> TopologyParts.encode(order.setKind(ControlKind.RETRACT).setFromSeq(to).setToSeq(last.getSeq() + 1_000_000)
                     .setReason("OPERATOR").build());
+            case 9, 10 -> TopologyParts.encode(order.setKind(ControlKind.NEW_EPOCH).setReason("OPERATOR").build());
             default -> new byte[] {9, 9, 9};
         };
         Broker.Entry entry = new Broker.Entry(null, value, null, world.clock.millis(), null);
-        if (roll < 9) {
+        if (roll < 11) {
             readable.add(entry);
         }
         world.broker.log(TopologyParts.CONTROL, partition).append(entry);
