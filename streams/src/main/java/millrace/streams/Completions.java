@@ -102,7 +102,8 @@ final class Completions {
             case STOP -> FinishReason.stop;
             case LENGTH -> FinishReason.length;
             case DEADLINE -> FinishReason.deadline;
-            case CANCELLED, FAILED -> FinishReason.failed;
+            case CANCELLED -> FinishReason.cancelled;
+            case FAILED -> FinishReason.failed;
         };
     }
 

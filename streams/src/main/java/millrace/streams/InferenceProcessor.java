@@ -6,8 +6,8 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
-import java.util.Iterator;
 import java.util.List;
+import java.util.ListIterator;
 import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -18,11 +18,11 @@ import millrace.engine.IntegrityEvent;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.TextEngine;
-import millrace.integrity.Digest;
+import millrace.schemas.Control;
 import millrace.schemas.Prompt;
+import millrace.streams.registry.AvroDecoder;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
-import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
@@ -30,8 +30,7 @@ import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.processor.api.RecordMetadata;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
-import org.apache.kafka.streams.state.WindowStore;
-import org.apache.kafka.streams.state.WindowStoreIterator;
+import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -44,6 +43,7 @@ import org.slf4j.LoggerFactory;
 final class InferenceProcessor implements Processor<byte[], byte[], byte[], Handover> {
     static final String PENDING_STORE = "pending";
     static final String SEEN_STORE = "seen";
+    static final String CANCELLED_STORE = "cancelled";
     private static final Logger LOG = LoggerFactory.getLogger(InferenceProcessor.class);
     private static final Duration EVERY_LOOP = Duration.ofMillis(1);
     private static final long RETRY_UNREAD_NANOS = 100_000_000L;
@@ -54,6 +54,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             PromptDecoder decoder,
             Intake.Limits limits,
             CacheSalts salts,
+            AvroDecoder<Control> cancels,
             AuditLogs logs,
             WakeableClients clients,
             ServiceMetrics metrics,
@@ -63,7 +64,24 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             ServiceConfig config) {}
 
     /// @param withheld earlier results of it that were not handed on
-    private record Work(Source source, Prompt prompt, PreparedPrompt prepared, int withheld) {}
+    private record Work(Source source, Prompt prompt, PreparedPrompt prepared, int withheld) {
+        long offset() {
+            return source.offset();
+        }
+
+        Bytes request() {
+            return RequestMemory.key(prompt);
+        }
+
+        Outcome answered(GenerationResult result) {
+            return new Outcome.Answered(source, prompt, prepared, result, withheld);
+        }
+
+        /// Its end where the engine has computed nothing for it.
+        Outcome uncomputed(FinishReason reason) {
+            return answered(Outcome.Answered.nothing(prepared, reason));
+        }
+    }
 
     private record Ended(long offset, GenerationResult result) {}
 
@@ -101,14 +119,14 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
 
     private ProcessorContext<byte[], Handover> context;
     private KeyValueStore<Bytes, byte[]> pending;
-    private WindowStore<Bytes, byte[]> seen;
+    private RequestMemory memory;
+    private Cancels cancels;
     private WakeableClients.Poll poll;
     private CommitPace commits;
     private long batchSinceNanos;
     private long retryUnreadAtNanos;
     private boolean failed;
     private boolean gaveUp;
-    private long seenMs;
     private Life life;
 
     @SuppressWarnings("NullAway.Init") // init() runs before any record
@@ -128,8 +146,9 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         failed = false;
         gaveUp = false;
         pending = context.getStateStore(PENDING_STORE);
-        seen = context.getStateStore(SEEN_STORE);
-        seenMs = newest(seen);
+        memory = new RequestMemory(
+                context.getStateStore(SEEN_STORE), context.getStateStore(CANCELLED_STORE), dedupRetentionMs, shared.clock());
+        cancels = new Cancels(shared.config().string("topics.cancels"), shared.cancels(), shared.metrics(), memory);
         poll = shared.clients().ofCurrentThread();
         commits = new CommitPace(context, poll, shared.ticker(), shared.config().number("commit.gap.ms"));
         CrashPoints.reach("restore");
@@ -162,6 +181,11 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         RecordMetadata at = context.recordMetadata().orElseThrow();
         Source source = new Source(
                 at.topic(), at.partition(), at.offset(), record.timestamp(), record.key(), record.value(), record.headers());
+        if (cancels.isFrom(source.topic())) {
+            cancel(source);
+            turn();
+            return;
+        }
         long start = shared.ticker().nanos();
         admit(source, Stage.NEW);
         turn();
@@ -170,29 +194,15 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
 
     /// Reads, checks and queues one prompt; whatever keeps it from the engine becomes an outcome.
     private void admit(Source source, Stage stage) {
-        Prompt prompt;
-        try {
-            prompt = shared.decoder().decode(source);
-        } catch (PromptDecoder.UndecodableException e) {
-            end(new Outcome.Undecodable(source, e.code(), e.getMessage()));
-            return;
-        } catch (PromptDecoder.RegistryUnavailableException e) {
-            if (source.bytes() > shared.limits().maxBytes()) {
-                end(new Outcome.Undecodable(source, "PROMPT_TOO_LARGE", "record: expected at most "
-                        + shared.limits().maxBytes() + " bytes (intake.max.bytes), got " + source.bytes()));
-                return;
-            }
-            if (stage == Stage.NEW) {
-                keep(source, false);
-            }
-            unread.add(new Unread(source, stage == Stage.NEW ? Stage.KEPT : stage));
-            retryUnreadAtNanos = shared.ticker().nanos() + RETRY_UNREAD_NANOS;
+        Prompt prompt = read(source, stage);
+        if (prompt == null) {
             return;
         }
+        Bytes request = RequestMemory.key(prompt);
         Intake.Refusal refusal = intake.checkIdentity(prompt, source);
         if (refusal == null && stage != Stage.ADMITTED) {
-            byte[] digest = bodyDigest(prompt);
-            byte[] earlier = seenBefore(prompt);
+            byte[] digest = RequestMemory.bodyDigest(prompt);
+            byte[] earlier = memory.usedBefore(request);
             if (earlier != null && Arrays.equals(earlier, digest)) {
                 shared.metrics().duplicate();
                 // Kept before, when its schema was not known: it is answered as what it repeats.
@@ -203,7 +213,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
                 refusal = new Intake.Refusal("DUPLICATE_ID_CONFLICT", "request_id: it was used with another body within the last "
                         + dedupRetentionMs / 1000 + " s; use a new id for a new prompt");
             } else {
-                seen.put(seenKey(prompt), digest, seenNow());
+                memory.use(request, digest);
                 refusal = intake.checkLimits(prompt, source);
             }
         }
@@ -212,13 +222,61 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             return;
         }
         try {
-            Work work = new Work(source, prompt, intake.prepare(prompt, source), 0);
-            if (stage != Stage.ADMITTED) {
-                keep(source, true);
-            }
-            queue(work);
+            take(new Work(source, prompt, intake.prepare(prompt, source), 0), stage);
         } catch (InvalidRequestException e) {
             end(new Outcome.Rejected(source, prompt, e.code(), e.getMessage()));
+        }
+    }
+
+    /// The prompt, or null where it cannot be read: it has ended then, or waits for its schema.
+    private @Nullable Prompt read(Source source, Stage stage) {
+        try {
+            return shared.decoder().decode(source);
+        } catch (PromptDecoder.UndecodableException e) {
+            end(new Outcome.Undecodable(source, e.code(), e.getMessage()));
+        } catch (PromptDecoder.RegistryUnavailableException e) {
+            if (source.bytes() > shared.limits().maxBytes()) {
+                end(new Outcome.Undecodable(source, "PROMPT_TOO_LARGE", "record: expected at most "
+                        + shared.limits().maxBytes() + " bytes (intake.max.bytes), got " + source.bytes()));
+                return null;
+            }
+            if (stage == Stage.NEW) {
+                keep(source, false);
+            }
+            unread.add(new Unread(source, stage == Stage.NEW ? Stage.KEPT : stage));
+            retryUnreadAtNanos = shared.ticker().nanos() + RETRY_UNREAD_NANOS;
+        }
+        return null;
+    }
+
+    /// Takes in a prompt that can be served, unless it has ended already.
+    private void take(Work work, Stage stage) {
+        if (cancels.precedes(work.request(), work.offset())) {
+            end(work.uncomputed(FinishReason.CANCELLED));
+            return;
+        }
+        if (stage != Stage.ADMITTED) {
+            keep(work.source(), true);
+        }
+        queue(work);
+    }
+
+    /// Ends the prompt that a client's record names, if it is under way, or remembers that it is to be ended.
+    private void cancel(Source source) {
+        Bytes request = cancels.read(source);
+        if (request == null) {
+            return;
+        }
+        List<Work> named = inFlight.values().stream().filter(work -> work.request().equals(request)).toList();
+        cancels.take(request, named.stream().map(Work::offset).toList(), unread.isEmpty());
+        for (Work work : named) {
+            Generation generation = generations.get(work.offset());
+            if (generation != null) {
+                generation.cancel();
+            } else if (batch.remove(work)) {
+                inFlight.remove(work.offset());
+                end(work.uncomputed(FinishReason.CANCELLED));
+            }
         }
     }
 
@@ -309,8 +367,9 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             }
             Work work = inFlight.remove(next.offset());
             generations.remove(next.offset());
-            if (work != null && result.reason() != FinishReason.CANCELLED) {
-                end(new Outcome.Answered(work.source(), work.prompt(), work.prepared(), result, work.withheld()));
+            // What nobody cancelled stays pending: the engine or this service has stopped, not the client.
+            if (work != null && (result.reason() != FinishReason.CANCELLED || cancels.isEnding(next.offset()))) {
+                end(work.answered(result));
             }
         }
     }
@@ -330,6 +389,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         CrashPoints.reach("before-forward");
         for (Outcome outcome : outcomes) {
             pending.delete(Bytes.wrap(PendingPrompt.storeKey(outcome.source().offset())));
+            cancels.ended(outcome.source().offset());
         }
         context.forward(new Record<>(new byte[0], new Handover(events, outcomes), shared.clock().millis()));
         outcomes.clear();
@@ -338,55 +398,21 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     }
 
     /// Takes back the results that the engine does not trust any more: their prompts are still pending and go to the engine
-    /// once more, as the same work.
+    /// once more, as the same work. One that was cancelled is not computed for that: its answer says nothing.
     private void withhold() {
-        for (Iterator<Outcome> each = outcomes.iterator(); each.hasNext();) {
+        for (ListIterator<Outcome> each = outcomes.listIterator(); each.hasNext();) {
             if (each.next() instanceof Outcome.Answered answered && !shared.engine().trusts(answered.result())) {
-                each.remove();
                 shared.metrics().withheld();
                 LOG.warn("{} {}@{}: the engine no longer trusts this answer; it is computed again", context.taskId(),
                         answered.source().topic(), answered.source().offset());
-                queue(new Work(answered.source(), answered.prompt(), answered.prepared(), answered.withheld() + 1));
+                Work again = new Work(answered.source(), answered.prompt(), answered.prepared(), answered.withheld() + 1);
+                if (cancels.isEnding(again.offset())) {
+                    each.set(again.uncomputed(FinishReason.CANCELLED));
+                } else {
+                    each.remove();
+                    queue(again);
+                }
             }
-        }
-    }
-
-    private byte[] seenBefore(Prompt prompt) {
-        long now = seenNow();
-        byte[] latest = null;
-        try (WindowStoreIterator<byte[]> uses = seen.fetch(seenKey(prompt), now - dedupRetentionMs, now)) {
-            while (uses.hasNext()) {
-                latest = uses.next().value;
-            }
-        }
-        return latest;
-    }
-
-    /// The time that ids are remembered by. It stands still while a wall clock that was set back is behind: an id that
-    /// was used later than "now" is remembered all the same, and the store takes nothing that is older than it can be.
-    private long seenNow() {
-        seenMs = Math.max(seenMs, shared.clock().millis());
-        return seenMs;
-    }
-
-    private static long newest(WindowStore<Bytes, byte[]> seen) {
-        try (KeyValueIterator<Windowed<Bytes>, byte[]> latestFirst = seen.backwardAll()) {
-            return latestFirst.hasNext() ? latestFirst.peekNextKey().window().start() : 0;
-        }
-    }
-
-    private static Bytes seenKey(Prompt prompt) {
-        String tenant = prompt.getTenant() == null ? "" : prompt.getTenant();
-        byte[] full = Digest.sha256(tenant + "\0" + prompt.getRequestId()).bytes();
-        return Bytes.wrap(Arrays.copyOf(full, 16));
-    }
-
-    /// Digest of the record in this service's own schema: equal for equal prompts whatever schema they were written with.
-    private static byte[] bodyDigest(Prompt prompt) {
-        try {
-            return Digest.sha256(Prompt.getEncoder().encode(prompt).array()).bytes();
-        } catch (java.io.IOException e) {
-            throw new java.io.UncheckedIOException("a decoded prompt can be encoded", e);
         }
     }
 

@@ -68,6 +68,7 @@ public final class InferenceService implements AutoCloseable {
     private final AuditLogs logs;
     private Alarms alarms;
     private RegistryPromptDecoder decoder;
+    private AvroDecoder<Control> cancels;
     private @Nullable KafkaStreamsMetrics streamsMetrics;
     private String instanceId = "";
     private int healthPort = -1;
@@ -120,6 +121,7 @@ public final class InferenceService implements AutoCloseable {
         AvroEncoder.open(registry, Prompt.class, config.string("topics.prompts") + "-value", AvroSerdeConfig.of(config.registry()));
         prompts.warm(config.string("topics.prompts") + "-value");
         decoder = own(new RegistryPromptDecoder(prompts));
+        cancels = controls("topics.cancels");
         story.accept("schema registry " + ConfigGuard.withoutUserInfo(config.registry().getOrDefault("schema.registry.url", ""))
                 + ": schemas registered");
         ModelCard card = engine.card();
@@ -206,14 +208,20 @@ public final class InferenceService implements AutoCloseable {
 
     private LogKeeper.Shared keeping(@Nullable Duration retention) {
         AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
-        String subject = config.string("topics.control") + "-value";
-        AvroEncoder.open(registry, Control.class, subject, serde);
-        AvroDecoder<Control> control = new AvroDecoder<>(registry, Control.class);
-        control.warm(subject);
+        AvroDecoder<Control> control = controls("topics.control");
         AvroEncoder<SaltRecord> salts = config.flag("audit.salts")
                 ? AvroEncoder.open(registry, SaltRecord.class, config.string("topics.salts") + "-value", serde)
                 : null;
         return new LogKeeper.Shared(signer, previousSigner(), control, salts, retention);
+    }
+
+    /// Reads the control records of a topic, whose schemas are known from here on.
+    private AvroDecoder<Control> controls(String topicKey) {
+        String subject = config.string(topicKey) + "-value";
+        AvroEncoder.open(registry, Control.class, subject, AvroSerdeConfig.of(config.registry()));
+        AvroDecoder<Control> decoder = new AvroDecoder<>(registry, Control.class);
+        decoder.warm(subject);
+        return decoder;
     }
 
     private static String clusterId(Admin admin) {
@@ -267,10 +275,10 @@ public final class InferenceService implements AutoCloseable {
     }
 
     private void startStreams() {
-        clients = new WakeableClients(java.util.Set.of(config.string("topics.control")));
+        clients = new WakeableClients(java.util.Set.of(config.string("topics.control"), config.string("topics.cancels")));
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), logs,
-                clients, metrics,
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), cancels,
+                logs, clients, metrics,
                 this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config);
         KafkaStreams next = new KafkaStreams(
                 InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients,

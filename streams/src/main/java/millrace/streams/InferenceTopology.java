@@ -16,6 +16,7 @@ final class InferenceTopology {
     private static final String SOURCE = "prompts";
     private static final String INFERENCE = "inference";
     private static final String ATTEST = "attest";
+    private static final String CANCELS_SOURCE = "cancels";
     private static final String ORDERS_SOURCE = "control";
     private static final String ORDERS = "orders";
 
@@ -31,7 +32,8 @@ final class InferenceTopology {
         ByteArrayDeserializer in = new ByteArrayDeserializer();
         ByteArraySerializer key = new ByteArraySerializer();
         topology.addSource(SOURCE, in, in, config.string("topics.prompts"));
-        topology.addProcessor(INFERENCE, () -> new InferenceProcessor(inference), SOURCE);
+        topology.addSource(CANCELS_SOURCE, in, in, config.string("topics.cancels"));
+        topology.addProcessor(INFERENCE, () -> new InferenceProcessor(inference), SOURCE, CANCELS_SOURCE);
         topology.addSource(ORDERS_SOURCE, in, in, config.string("topics.control"));
         topology.addProcessor(ORDERS,
                 () -> new ControlProcessor(attest.keeping().control(), attest.metrics(), attest.clock()), ORDERS_SOURCE);
@@ -43,7 +45,8 @@ final class InferenceTopology {
         sink(topology, AttestProcessor.SALTS_SINK, config.string("topics.salts"), key);
         boolean memory = config.string("store.type").equals("memory");
         topology.addStateStore(keyValue(InferenceProcessor.PENDING_STORE, memory, config), INFERENCE);
-        topology.addStateStore(seen(memory, config), INFERENCE);
+        topology.addStateStore(window(InferenceProcessor.SEEN_STORE, memory, config), INFERENCE);
+        topology.addStateStore(window(InferenceProcessor.CANCELLED_STORE, memory, config), INFERENCE);
         topology.addStateStore(keyValue(AuditLog.STORE, memory, config), ATTEST);
         topology.addStateStore(keyValue(TenantKeys.STORE, memory, config), ATTEST);
         return topology;
@@ -70,11 +73,11 @@ final class InferenceTopology {
                 .withCachingDisabled();
     }
 
-    private static StoreBuilder<?> seen(boolean memory, ServiceConfig config) {
+    private static StoreBuilder<?> window(String name, boolean memory, ServiceConfig config) {
         Duration retention = config.duration("intake.dedup.retention.ms");
         WindowBytesStoreSupplier where = memory
-                ? Stores.inMemoryWindowStore(InferenceProcessor.SEEN_STORE, retention, retention, false)
-                : Stores.persistentWindowStore(InferenceProcessor.SEEN_STORE, retention, retention, false);
+                ? Stores.inMemoryWindowStore(name, retention, retention, false)
+                : Stores.persistentWindowStore(name, retention, retention, false);
         return Stores.windowStoreBuilder(where, Serdes.Bytes(), Serdes.ByteArray())
                 .withLoggingEnabled(changelog(config))
                 .withCachingDisabled();

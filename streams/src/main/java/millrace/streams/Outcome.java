@@ -1,7 +1,12 @@
 package millrace.streams;
 
+import java.util.List;
+import millrace.engine.FinishReason;
 import millrace.engine.GenerationResult;
 import millrace.engine.PreparedPrompt;
+import millrace.engine.Timings;
+import millrace.engine.Transcript;
+import millrace.engine.Usage;
 import millrace.schemas.Control;
 import millrace.schemas.Prompt;
 
@@ -13,7 +18,13 @@ sealed interface Outcome {
     ///
     /// @param withheld earlier results for it that were not handed on, since the engine no longer trusted them
     record Answered(Source source, Prompt prompt, PreparedPrompt prepared, GenerationResult result, int withheld)
-            implements Outcome {}
+            implements Outcome {
+        /// The result of a prompt that ended before the engine had computed anything.
+        static GenerationResult nothing(PreparedPrompt prepared, FinishReason reason) {
+            return new GenerationResult(
+                    "", List.of(), reason, new Usage(prepared.ids().length, 0, 0), Timings.NONE, null, null, Transcript.NONE);
+        }
+    }
 
     /// The prompt can be read but not be served; it is answered with the code and the message.
     record Rejected(Source source, Prompt prompt, String code, String message) implements Outcome {}

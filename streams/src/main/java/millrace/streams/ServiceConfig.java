@@ -47,6 +47,8 @@ public final class ServiceConfig {
                     "Topic of the checkpoints that witnesses cosigned. Only the audit commands read and write it, not the service.")
             .define("topics.control", Type.STRING, "llm.control", nonEmpty(), Importance.MEDIUM,
                     "Topic of the operator's orders to the audit log, see `audit erase` and `audit retract`. Only operators may write it.")
+            .define("topics.cancels", Type.STRING, "llm.cancels", nonEmpty(), Importance.MEDIUM,
+                    "Topic of the clients' cancellations, see `cancel`. Who may write prompts may write it; a cancellation has its prompt's key.")
             .define("topics.salts", Type.STRING, "llm.audit.salts", nonEmpty(), Importance.MEDIUM,
                     "Topic of the sealed salts of the commitments. Auditors of the log alone need no access.")
             .define("topics.dlq", Type.STRING, "llm.dlq", nonEmpty(), Importance.MEDIUM,

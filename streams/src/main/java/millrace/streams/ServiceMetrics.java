@@ -120,6 +120,13 @@ final class ServiceMetrics {
         registry.counter("millrace.control.records", "result", result).increment();
     }
 
+    /// A record of the cancels topic.
+    ///
+    /// @param result `cancelled`, `early`, `late`, `refused` or `unreadable`
+    void cancel(String result) {
+        registry.counter("millrace.cancels", "result", result).increment();
+    }
+
     void checkpoint() {
         checkpoints.increment();
     }
@@ -164,6 +171,9 @@ final class ServiceMetrics {
         outputTokens.increment(result.usage().completionTokens());
         cachedTokens.increment(result.usage().cachedPromptTokens());
         recomputedSteps.increment(result.transcript().recomputedSteps());
+        if (result.usage().completionTokens() == 0) {
+            return; // no token, no times of tokens
+        }
         queueWait.record(result.timings().queuedNanos(), TimeUnit.NANOSECONDS);
         timeToFirstToken.record(result.timings().firstTokenNanos(), TimeUnit.NANOSECONDS);
         requestDuration.record(result.timings().firstTokenNanos() + result.timings().decodeNanos(), TimeUnit.NANOSECONDS);

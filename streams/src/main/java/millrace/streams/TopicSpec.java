@@ -41,6 +41,7 @@ record TopicSpec(String use, String name, Nature nature, Partitions partitions) 
                 of(config, "faults", Nature.EVIDENCE, Partitions.ONE),
                 of(config, "dlq", Nature.WORK, Partitions.AT_LEAST_PROMPTS),
                 of(config, "control", Nature.WORK, Partitions.AS_PROMPTS),
+                of(config, "cancels", Nature.WORK, Partitions.AS_PROMPTS),
                 of(config, "salts", Nature.SALTS, Partitions.AT_LEAST_PROMPTS),
                 of(config, "cosignatures", Nature.EVIDENCE, Partitions.ONE));
     }

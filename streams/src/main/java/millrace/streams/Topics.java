@@ -199,7 +199,9 @@ public final class Topics {
                         Integer.toString(inputs)));
             } else if (spec.partitions() == TopicSpec.Partitions.AS_PROMPTS && count > inputs) {
                 findings.add(new TopicFinding(TopicFinding.PARTITIONS, spec.name(), "partitions",
-                        inputs + " as " + prompts + " has", Integer.toString(count), "an order goes to the partition of its log",
+                        inputs + " as " + prompts + " has", Integer.toString(count), spec.use().equals("cancels")
+                                ? "a cancellation goes to the partition of its prompt"
+                                : "an order goes to the partition of its log",
                         "partitions cannot be taken away: delete " + spec.name() + " while nothing waits in it,"
                                 + " then `millrace topics create`"));
             }

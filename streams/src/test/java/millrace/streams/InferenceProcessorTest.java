@@ -65,10 +65,11 @@ class InferenceProcessorTest {
         add(Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(InferenceProcessor.PENDING_STORE), Serdes.Bytes(), Serdes.ByteArray())
                 .withLoggingDisabled().build());
         Duration retention = Duration.ofHours(1);
-        add(Stores.windowStoreBuilder(
-                        Stores.inMemoryWindowStore(InferenceProcessor.SEEN_STORE, retention, retention, false), Serdes.Bytes(),
-                        Serdes.ByteArray())
-                .withLoggingDisabled().build());
+        for (String name : List.of(InferenceProcessor.SEEN_STORE, InferenceProcessor.CANCELLED_STORE)) {
+            add(Stores.windowStoreBuilder(
+                            Stores.inMemoryWindowStore(name, retention, retention, false), Serdes.Bytes(), Serdes.ByteArray())
+                    .withLoggingDisabled().build());
+        }
         processor = newProcessor();
         processor.init(context);
     }
@@ -87,8 +88,8 @@ class InferenceProcessorTest {
         ServiceConfig config = ServiceConfig.of(Map.of("inflight.max", "4"));
         ServiceMetrics metrics = new ServiceMetrics(new SimpleMeterRegistry());
         return new InferenceProcessor(new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), new AuditLogs(metrics), new WakeableClients(),
-                metrics, () -> {}, clock, Ticker.SYSTEM, config));
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), TopologyParts.cancels(), new AuditLogs(metrics),
+                new WakeableClients(), metrics, () -> {}, clock, Ticker.SYSTEM, config));
     }
 
     /// What a crash leaves: the stores.
@@ -176,6 +177,93 @@ class InferenceProcessorTest {
         turn();
         assertThat(answered()).containsExactly("a");
         assertThat(((Outcome.Answered) outcomes().getFirst()).result().text()).isEqualTo("answer to question a");
+    }
+
+    private void cancel(String id) {
+        context.setRecordMetadata("llm.cancels", 3, 0);
+        processor.process(new Record<>(
+                null, TopologyParts.encode(Cancellation.of(null, id, clock.millis())), clock.millis(), new RecordHeaders()));
+    }
+
+    private List<millrace.engine.FinishReason> reasons() {
+        return outcomes().stream().map(outcome -> ((Outcome.Answered) outcome).result().reason()).toList();
+    }
+
+    @Test
+    void aCancellationHoldsOverARestart() {
+        send(prompt("a"));
+        send(prompt("b"));
+        cancel("a");
+        assertThat(outcomes()).as("the engine has not stopped yet").isEmpty();
+        restart();
+        turn();
+        assertThat(answered()).containsExactly("a");
+        assertThat(reasons()).containsExactly(millrace.engine.FinishReason.CANCELLED);
+        assertThat(engine.submittedIds()).as("only the other is computed again").containsExactly("a", "b", "b");
+        assertThat(pending()).isEqualTo(1);
+        restart();
+        turn();
+        assertThat(answered()).as("once").containsExactly("a");
+    }
+
+    @Test
+    void aCancellationEndsAPromptThatCannotBeReadYet() throws Exception {
+        decoder.down = true;
+        send(prompt("a"));
+        cancel("a");
+        restart();
+        decoder.down = false;
+        Thread.sleep(150);
+        turn();
+        assertThat(answered()).containsExactly("a");
+        assertThat(reasons()).containsExactly(millrace.engine.FinishReason.CANCELLED);
+        assertThat(engine.submitted).isEmpty();
+    }
+
+    @Test
+    void aCancellationEndsAnAdmittedPromptWhoseSchemaIsNotKnownAfterARestart() throws Exception {
+        send(prompt("a"));
+        decoder.down = true;
+        restart();
+        turn();
+        cancel("a");
+        decoder.down = false;
+        Thread.sleep(150);
+        turn();
+        assertThat(reasons()).containsExactly(millrace.engine.FinishReason.CANCELLED);
+        assertThat(pending()).isZero();
+    }
+
+    @Test
+    void aCancellationHoldsAfterAWallClockWasSetBack() {
+        clock.advance(3_600_000);
+        send(prompt("a"));
+        cancel("a");
+        clock.advance(-7_200_000);
+        restart();
+        turn();
+        assertThat(reasons()).containsExactly(millrace.engine.FinishReason.CANCELLED);
+    }
+
+    @Test
+    void aCancellationHoldsOverALongOutage() {
+        send(prompt("a"));
+        cancel("a");
+        clock.advance(7_200_000);
+        restart();
+        turn();
+        assertThat(reasons()).containsExactly(millrace.engine.FinishReason.CANCELLED);
+    }
+
+    @Test
+    void aServiceThatStopsIsNoClientThatCancels() {
+        send(prompt("a"));
+        processor.close();
+        engine.stop("a", "so far");
+        processor.init(context);
+        turn();
+        assertThat(outcomes()).isEmpty();
+        assertThat(pending()).isEqualTo(1);
     }
 
     @Test

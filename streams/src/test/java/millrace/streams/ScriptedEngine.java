@@ -142,6 +142,15 @@ final class ScriptedEngine implements TextEngine {
         end(id, answerTo(job.prompt));
     }
 
+    /// Ends a prompt that was cancelled, after so much of its answer.
+    void stop(String id, String text) {
+        Job job = job(id);
+        assert job.cancelled : id + " was not cancelled";
+        end(id, new GenerationResult(text, text.isEmpty() ? List.of() : List.of(7), FinishReason.CANCELLED,
+                new Usage(job.prompt.ids().length, text.isEmpty() ? 0 : 1, 0), Timings.NONE, null, null,
+                new Transcript(1, true, 0, 1, 0, 0, 0, List.of())));
+    }
+
     void end(String id, GenerationResult result) {
         Job job = job(id);
         waiting.remove(job);

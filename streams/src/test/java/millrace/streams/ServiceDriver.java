@@ -83,6 +83,7 @@ final class ServiceDriver implements AutoCloseable {
     private final TopologyTestDriver driver;
     private final TestInputTopic<byte[], byte[]> input;
     private final TestInputTopic<byte[], byte[]> control;
+    private final TestInputTopic<byte[], byte[]> cancels;
     private final Map<String, TestOutputTopic<byte[], byte[]>> outputs = new HashMap<>();
 
     ServiceDriver(Path directory, Map<String, String> settings) {
@@ -119,7 +120,7 @@ final class ServiceDriver implements AutoCloseable {
         logs = new AuditLogs(metrics);
         watch = new Alarms(engine, "instance-1", road(), metrics, clock);
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), logs, new WakeableClients(), metrics,
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), controls("llm.cancels"), logs, new WakeableClients(), metrics,
                 () -> engineFailures++, clock, clock.ticker(), config);
         Attestations attestations = new Attestations(engine.card(), engine::integrity, config, "instance-1", signer);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
@@ -135,6 +136,7 @@ final class ServiceDriver implements AutoCloseable {
                 InferenceTopology.build(config, inference, attest), properties, Instant.ofEpochMilli(clock.millis()));
         input = driver.createInputTopic("llm.prompts", new ByteArraySerializer(), new ByteArraySerializer());
         control = driver.createInputTopic("llm.control", new ByteArraySerializer(), new ByteArraySerializer());
+        cancels = driver.createInputTopic("llm.cancels", new ByteArraySerializer(), new ByteArraySerializer());
         for (String topic : List.of("llm.completions", "llm.audit", "llm.audit.checkpoints", "llm.dlq", "llm.audit.salts")) {
             outputs.put(topic, driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer()));
         }
@@ -164,11 +166,16 @@ final class ServiceDriver implements AutoCloseable {
     }
 
     private LogKeeper.Shared keeping(AvroSerdeConfig serde) {
-        AvroDecoder<Control> reader = new AvroDecoder<>(registry, Control.class);
-        reader.warm("llm.control-value");
         return new LogKeeper.Shared(
-                signer, null, reader, config.flag("audit.salts") ? AvroEncoder.open(registry, SaltRecord.class, "llm.audit.salts-value", serde) : null,
+                signer, null, controls("llm.control"), config.flag("audit.salts") ? AvroEncoder.open(registry, SaltRecord.class, "llm.audit.salts-value", serde) : null,
                 Duration.ofDays(184));
+    }
+
+    private AvroDecoder<Control> controls(String topic) {
+        AvroEncoder.open(registry, Control.class, topic + "-value", AvroSerdeConfig.of(config.registry()));
+        AvroDecoder<Control> reader = new AvroDecoder<>(registry, Control.class);
+        reader.warm(topic + "-value");
+        return reader;
     }
 
     static Prompt.Builder prompt(String id, String text) {
@@ -204,6 +211,21 @@ final class ServiceDriver implements AutoCloseable {
 
     void orderRaw(byte @Nullable [] value) {
         control.pipeInput(new TestRecord<>(new byte[0], value, new RecordHeaders(), clock.millis()));
+        collect();
+    }
+
+    /// Cancels a request, as a client does.
+    void cancel(@Nullable String tenant, String requestId) {
+        cancelRaw(orders.encode(Cancellation.of(tenant, requestId, clock.millis())), new RecordHeaders());
+    }
+
+    /// Encodes whatever a client may write to the cancels topic.
+    byte[] encode(Control control) {
+        return orders.encode(control);
+    }
+
+    void cancelRaw(byte @Nullable [] value, Headers headers) {
+        cancels.pipeInput(new TestRecord<>(new byte[0], value, headers, clock.millis()));
         collect();
     }
 

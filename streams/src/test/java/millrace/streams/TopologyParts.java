@@ -49,6 +49,7 @@ public final class TopologyParts extends Topology {
     public static final String CHECKPOINTS = "llm.audit.checkpoints";
     public static final String DEAD_LETTERS = "llm.dlq";
     public static final String CONTROL = "llm.control";
+    public static final String CANCELS = "llm.cancels";
     public static final String SALTS_TOPIC = "llm.audit.salts";
     public static final String DOMAIN = "millrace.test";
     public static final String CLUSTER = "cluster-1";
@@ -104,6 +105,7 @@ public final class TopologyParts extends Topology {
     private final List<Store> stores = new ArrayList<>();
     private String source = "";
     private String ordersSource = "";
+    private String cancelsSource = "";
 
     private final Alarms alarms;
     private final WakeableClients clients;
@@ -129,8 +131,8 @@ public final class TopologyParts extends Topology {
         WakeableClients clients = new WakeableClients();
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 around.engine(), source -> decode(source, around.registryDown()), Intake.Limits.of(config),
-                new CacheSalts(around.signer(), ""), logs, clients, metrics, around.onEngineFailure(), around.clock(), ticker,
-                config);
+                new CacheSalts(around.signer(), ""), ORDERS, logs, clients, metrics, around.onEngineFailure(), around.clock(),
+                ticker, config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine().card()), ENCODERS,
                 LogKeys.Signing.LOCAL, logs, alarms, new LogKeeper.Shared(around.signer(), null, ORDERS, SALTS, Duration.ofDays(184)),
@@ -197,6 +199,11 @@ public final class TopologyParts extends Topology {
         return decoder;
     }
 
+    /// Reads cancellations as this class encodes them.
+    static AvroDecoder<Control> cancels() {
+        return ORDERS;
+    }
+
     public static Completion completion(byte[] value) {
         return COMPLETION_READER.decode(value);
     }
@@ -227,6 +234,10 @@ public final class TopologyParts extends Topology {
         return ordersSource;
     }
 
+    public String cancelsSource() {
+        return cancelsSource;
+    }
+
     public List<Node> nodes() {
         return nodes;
     }
@@ -246,6 +257,9 @@ public final class TopologyParts extends Topology {
         }
         if (List.of(topics).contains(CONTROL)) {
             ordersSource = name;
+        }
+        if (List.of(topics).contains(CANCELS)) {
+            cancelsSource = name;
         }
         return super.addSource(name, key, value, topics);
     }

@@ -34,6 +34,7 @@ import picocli.CommandLine.Spec;
             DemoCommand.class,
             ServeCommand.class,
             PromptCommand.class,
+            CancelCommand.class,
             ConsumeCommand.class,
             TopicsCommand.class,
             GenerateCommand.class,

@@ -22,7 +22,7 @@ import picocli.CommandLine;
 /// `topics create` and `topics check`, on a real broker.
 class TopicsCommandIT {
     private static final List<String> USES =
-            List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts", "cosignatures");
+            List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "cancels", "salts", "cosignatures");
 
     private static EmbeddedBroker broker;
     private static Admin admin;
