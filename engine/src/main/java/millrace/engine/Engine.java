@@ -334,6 +334,18 @@ public final class Engine implements TextEngine {
     }
 
     @Override
+    public ReplyReader replies(PreparedPrompt prompt) {
+        return prompt.request().input() instanceof PromptInput.Messages(List<ChatMessage> messages, ChatOptions options)
+                ? codec.replies(messages, options)
+                : ReplyReader.plain();
+    }
+
+    @Override
+    public byte[] bytes(int token) {
+        return codec.tokenizer().bytes(token);
+    }
+
+    @Override
     public int load() {
         return loop.load();
     }

@@ -37,6 +37,9 @@ final class RequestCheck {
             throw range("max_tokens", request.maxNewTokens(), "1 to " + maxContext);
         }
         sampling(request.sampling());
+        if (request.logprobs() < GenerationRequest.NO_LOGPROBS || request.logprobs() > GenerationRequest.MAX_LOGPROBS) {
+            throw range("logprobs", request.logprobs(), "0 to " + GenerationRequest.MAX_LOGPROBS + " tokens beside each");
+        }
         stop(request.stop());
         switch (request.input()) {
             case PromptInput.Text(String text) -> {

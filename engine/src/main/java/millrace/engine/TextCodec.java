@@ -66,6 +66,11 @@ public final class TextCodec {
         return new Rendering(rendered.text(), rendered.ids());
     }
 
+    /// A reader for what answers such a conversation.
+    public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
+        return format.replies(messages, options);
+    }
+
     /// @param ids not to be changed
     public record Rendering(String text, int[] ids) {}
 

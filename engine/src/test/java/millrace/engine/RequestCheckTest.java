@@ -70,6 +70,18 @@ class RequestCheckTest {
     }
 
     @Test
+    void refusesCountsOfLogProbabilitiesOutOfRange() {
+        GenerationRequest plain = request(new PromptInput.Text("x"), 5, List.of());
+        for (int bad : new int[] {-2, 21, Integer.MIN_VALUE}) {
+            refused(plain.withLogprobs(bad), "PARAM_RANGE", "logprobs: expected 0 to 20 tokens beside each, got " + bad
+                    + "; send a value in this range");
+        }
+        for (int good : new int[] {GenerationRequest.NO_LOGPROBS, 0, 20}) {
+            CHECK.check(plain.withLogprobs(good));
+        }
+    }
+
+    @Test
     void refusesNumbersOfTokensOutOfRange() {
         for (int bad : new int[] {0, -1, 513, Integer.MAX_VALUE}) {
             refused(request(new PromptInput.Text("x"), bad, List.of()), "PARAM_RANGE",

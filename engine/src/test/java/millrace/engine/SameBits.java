@@ -11,7 +11,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
-/// Asserts of one model that its tokens, logits and their digests depend on nothing but model, prompt and sampling: not on the batch,
+/// Asserts of one model that its tokens, logits, their digests and log probabilities depend on nothing but model, prompt and sampling: not on the batch,
 /// the chunks of the prefill, the threads, the backend, or a preemption.
 public final class SameBits {
     private static final long SEED = 20261130;
@@ -35,8 +35,9 @@ public final class SameBits {
             var sampling = i % 3 == 0 ? Sampling.GREEDY : new Sampling(1f, 0.95f, 50, 0.01f, 1.1f, random.nextLong());
             // The first ones grow by more pages than admission sets aside for them.
             int maxNewTokens = i < 5 ? 40 : 3 + random.nextInt(4);
-            requests.add(new GenerationRequest(
-                    "p" + i, new PromptInput.TokenIds(ids), sampling, maxNewTokens, List.of(), Long.MAX_VALUE, 0));
+            var request = new GenerationRequest(
+                    "p" + i, new PromptInput.TokenIds(ids), sampling, maxNewTokens, List.of(), Long.MAX_VALUE, 0);
+            requests.add(i % 2 == 0 ? request.withLogprobs(i % 8) : request);
         }
         scored = random.ints(40, 0, vocabSize).boxed().toList();
     }
@@ -78,15 +79,20 @@ public final class SameBits {
         assertThat(run(name, config)).as("%s, %s, seed %d", name, format, SEED).isEqualTo(expected);
     }
 
-    /// Token ids of each prompt, the digests of their logits that attestations name, and a digest of the logits of every
+    /// Token ids of each prompt, the digests of their logits that attestations name, their log probabilities, and a digest of the logits of every
     /// scored position; equal without regard to the last.
     private record Outcome(
-            List<List<Integer>> tokens, List<List<Integer>> digests, List<Integer> logits, int recomputedSteps) {
+            List<List<Integer>> tokens,
+            List<List<Integer>> digests,
+            List<List<TokenLogprob>> logprobs,
+            List<Integer> logits,
+            int recomputedSteps) {
         @Override
         public boolean equals(@Nullable Object other) {
             return other instanceof Outcome outcome
                     && tokens.equals(outcome.tokens)
                     && digests.equals(outcome.digests)
+                    && logprobs.equals(outcome.logprobs)
                     && logits.equals(outcome.logits);
         }
 
@@ -111,6 +117,7 @@ public final class SameBits {
             }
             List<List<Integer>> tokens = new ArrayList<>();
             List<List<Integer>> digests = new ArrayList<>();
+            List<List<TokenLogprob>> logprobs = new ArrayList<>();
             int recomputed = 0;
             for (CompletableFuture<GenerationResult> end : ends) {
                 GenerationResult result = end.join();
@@ -119,10 +126,12 @@ public final class SameBits {
                 tokens.add(result.tokenIds());
                 digests.add(result.transcript().logitsDigests());
                 assertThat(digests.getLast()).hasSize(Math.ceilDiv(result.tokenIds().size(), LOGITS_EVERY));
+                logprobs.add(result.logprobs());
+                assertThat(logprobs.getLast()).hasSize(logprobs.size() % 2 == 0 ? 0 : result.tokenIds().size());
                 recomputed += result.transcript().recomputedSteps();
             }
             assertThat(logits.join()).hasSize(scored.size());
-            return new Outcome(tokens, digests, logits.join(), recomputed);
+            return new Outcome(tokens, digests, logprobs, logits.join(), recomputed);
         }
     }
 

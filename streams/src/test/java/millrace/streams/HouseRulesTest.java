@@ -38,7 +38,8 @@ class HouseRulesTest {
     private static final Map<String, Set<String>> ENGINE_ROOMS = Map.ofEntries(
             Map.entry("format", Set.of()),
             Map.entry("weights", Set.of("kernel", "format")),
-            Map.entry("tokenizer", Set.of("weights")),
+            Map.entry("tokenizer", Set.of("weights", "reply")),
+            Map.entry("reply", Set.of()),
             Map.entry("checkpoint", Set.of("weights", "kernel", "format")),
             Map.entry("resident", Set.of("kernel", "format")),
             Map.entry("model", Set.of("checkpoint", "resident", "batch", "kv", "weights", "kernel", "format")),

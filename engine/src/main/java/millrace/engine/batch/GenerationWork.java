@@ -10,6 +10,7 @@ import millrace.engine.GenerationResult;
 import millrace.engine.Timings;
 import millrace.engine.Transcript;
 import millrace.engine.Usage;
+import millrace.engine.sampling.LogProbabilities;
 import millrace.engine.sampling.Sampler;
 import millrace.engine.tokenizer.IncrementalDecoder;
 import org.jspecify.annotations.Nullable;
@@ -23,6 +24,10 @@ final class GenerationWork implements Work {
     private final LogitsCheck check;
     private final LogitsDigests digests;
     private final Activations activations;
+
+    /// null where the request wants none: then nothing is spent on them.
+    private final @Nullable LogProbabilities logprobs;
+
     private final Vocabulary vocabulary;
     private final GenerationListener listener;
     private final StepClock clock;
@@ -48,6 +53,7 @@ final class GenerationWork implements Work {
         this.check = check;
         digests = new LogitsDigests(check.rowBytes(), logitsEvery, request.maxNewTokens());
         this.activations = activations;
+        logprobs = request.logprobs() < 0 ? null : new LogProbabilities(check.vocabSize(), request.logprobs());
         this.vocabulary = vocabulary;
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
@@ -85,6 +91,9 @@ final class GenerationWork implements Work {
                 logits, offset, check.best(), request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
         digests.add(check.checksum());
         activations.add(offset);
+        if (logprobs != null) {
+            logprobs.add(logits, offset, token);
+        }
         sequence.append(token);
         sequence.lastTokenNanos = clock.nanos();
         if (sequence.firstTokenNanos < 0) {
@@ -111,6 +120,9 @@ final class GenerationWork implements Work {
             kept = digests.keep(activations.keep(before));
         } while (kept != before);
         sequence.keep(kept);
+        if (logprobs != null) {
+            logprobs.keep(kept);
+        }
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
         call(sequence, GenerationListener::onRestart);
@@ -143,7 +155,8 @@ final class GenerationWork implements Work {
                         sequence.pagesDamaged,
                         digests.every(),
                         digests.values(),
-                        activations.values()));
+                        activations.values()),
+                logprobs == null ? List.of() : logprobs.values());
         onEnd.run();
         call(sequence, l -> l.onEnd(result));
     }

@@ -3,6 +3,7 @@ package millrace.engine.tokenizer;
 import java.util.List;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
+import millrace.engine.ReplyReader;
 
 /// How a generation of models wants a conversation written; built in as code, no template is ever executed.
 public sealed interface ChatFormat
@@ -16,6 +17,9 @@ public sealed interface ChatFormat
     /// @throws millrace.engine.InvalidRequestException PROMPT_EMPTY, ROLE_UNKNOWN, TOOLS_INVALID,
     ///         PROMPT_NOT_UTF8, TPL_UNKNOWN, TPL_TOKEN_MISSING
     Rendered render(List<ChatMessage> messages, ChatOptions options, Tokenizer tokenizer);
+
+    /// A reader for what answers such a conversation.
+    ReplyReader replies(List<ChatMessage> messages, ChatOptions options);
 
     /// The markers without which no turn can be written; the tokenizer must have them all.
     List<String> markers();

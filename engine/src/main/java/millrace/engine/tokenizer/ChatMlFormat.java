@@ -4,7 +4,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.List;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
+import millrace.engine.ReplyReader;
 import millrace.engine.ToolCall;
+import millrace.engine.reply.CallForm;
+import millrace.engine.reply.MarkupReader;
 import org.jspecify.annotations.Nullable;
 
 /// The formats of Qwen: `<|im_start|>role`, a line break, the content, `<|im_end|>`, a line break.
@@ -70,6 +73,12 @@ enum ChatMlFormat implements ChatFormat {
             }
         }
         return out.finish();
+    }
+
+    @Override
+    public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
+        CallForm form = usesTools() ? CallForm.JSON : CallForm.NONE;
+        return MarkupReader.of(this == QWEN_3, false, form, messages, options.tools());
     }
 
     private boolean usesTools() {

@@ -4,6 +4,7 @@ import java.util.List;
 import java.util.stream.Collectors;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
+import millrace.engine.ReplyReader;
 
 /// The format of DeepSeek: all system texts first and unmarked, then a marker per turn.
 enum DeepSeekFormat implements ChatFormat {
@@ -48,5 +49,10 @@ enum DeepSeekFormat implements ChatFormat {
             out.marker(ASSISTANT);
         }
         return out.finish();
+    }
+
+    @Override
+    public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
+        return ReplyReader.plain();
     }
 }

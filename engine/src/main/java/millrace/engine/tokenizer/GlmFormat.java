@@ -7,7 +7,10 @@ import java.util.List;
 import java.util.Map;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
+import millrace.engine.ReplyReader;
 import millrace.engine.ToolCall;
+import millrace.engine.reply.CallForm;
+import millrace.engine.reply.MarkupReader;
 
 /// The formats of GLM: no end of turn, the next role's marker ends it.
 enum GlmFormat implements ChatFormat {
@@ -67,6 +70,12 @@ enum GlmFormat implements ChatFormat {
             out.marker("<|assistant|>").format(opening(conversation.thinkingOff()));
         }
         return out.finish();
+    }
+
+    @Override
+    public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
+        boolean opened = options.addGenerationPrompt() && opening(Boolean.FALSE.equals(options.thinking())).endsWith("<think>");
+        return MarkupReader.of(this != PLAIN, opened, this == PLAIN ? CallForm.NONE : CallForm.GLM, messages, options.tools());
     }
 
     private String opening(boolean thinkingOff) {

@@ -5,7 +5,10 @@ import java.util.Deque;
 import java.util.List;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
+import millrace.engine.ReplyReader;
 import millrace.engine.ToolCall;
+import millrace.engine.reply.CallForm;
+import millrace.engine.reply.MarkupReader;
 import org.jspecify.annotations.Nullable;
 
 /// The formats of Kimi: `marker label <|im_middle|> content <|im_end|>`, no line breaks between turns.
@@ -66,6 +69,13 @@ enum KimiFormat implements ChatFormat {
             }
         }
         return out.finish();
+    }
+
+    @Override
+    public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
+        boolean off = this == K2_5 && Boolean.FALSE.equals(options.thinking());
+        boolean opened = options.addGenerationPrompt() && typescript() && !off;
+        return MarkupReader.of(thinks(), opened, this == PLAIN ? CallForm.NONE : CallForm.KIMI, messages, options.tools());
     }
 
     private boolean typescript() {

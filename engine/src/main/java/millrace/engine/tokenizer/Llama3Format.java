@@ -3,6 +3,7 @@ package millrace.engine.tokenizer;
 import java.util.List;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
+import millrace.engine.ReplyReader;
 
 /// The formats of Llama 3: a header with the role, a blank line, the trimmed content, the end of the turn.
 enum Llama3Format implements ChatFormat {
@@ -53,6 +54,11 @@ enum Llama3Format implements ChatFormat {
             header("assistant", out);
         }
         return out.finish();
+    }
+
+    @Override
+    public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
+        return ReplyReader.plain();
     }
 
     private static PromptWriter header(String role, PromptWriter out) {

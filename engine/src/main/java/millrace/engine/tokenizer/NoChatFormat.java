@@ -4,6 +4,7 @@ import java.util.List;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
 import millrace.engine.InvalidRequestException;
+import millrace.engine.ReplyReader;
 
 /// A model without a known chat format: it serves texts and token ids, and refuses conversations.
 ///
@@ -23,6 +24,11 @@ record NoChatFormat(String reason) implements ChatFormat {
                 ("messages: expected a model with a known chat format, got %s;"
                                 + " set the engine's chatFormat to one of %s, or send a text")
                         .formatted(reason, String.join(", ", ChatFormats.ids())));
+    }
+
+    @Override
+    public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
+        return ReplyReader.plain();
     }
 
     @Override

@@ -15,9 +15,11 @@ import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
+import millrace.engine.TokenLogprob;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
+import millrace.engine.sampling.LogProbabilities;
 import millrace.engine.sampling.Sampler;
 import millrace.engine.tokenizer.IncrementalDecoder;
 import org.jspecify.annotations.Nullable;
@@ -208,6 +210,20 @@ final class Bench implements AutoCloseable {
             }
         }
         return List.copyOf(tokens.subList(prompt, tokens.size()));
+    }
+
+    /// The log probabilities of the completion by its definition; none where the request wants none.
+    static List<TokenLogprob> expectedLogprobs(GenerationRequest request) {
+        if (request.logprobs() < 0) {
+            return List.of();
+        }
+        List<Integer> tokens = new ArrayList<>(((PromptInput.TokenIds) request.input()).ids());
+        var logprobs = new LogProbabilities(FakeModel.VOCAB, request.logprobs());
+        for (int token : expected(request)) {
+            logprobs.add(FakeModel.logitsAfter(tokens), 0, token);
+            tokens.add(token);
+        }
+        return logprobs.values();
     }
 
     private static int[] tokens(GenerationRequest request) {

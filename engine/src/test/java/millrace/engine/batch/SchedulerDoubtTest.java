@@ -20,8 +20,8 @@ class SchedulerDoubtTest {
                 int last = first + random.nextInt(10);
                 bench.model.shifted = step -> step + 1 >= first && step + 1 <= last;
                 List<Bench.Run> runs = bench.submit(List.of(
-                        Bench.greedy("a", Bench.ids(1, 20), 30),
-                        Bench.greedy("b", Bench.ids(1, 33), 30),
+                        Bench.greedy("a", Bench.ids(1, 20), 30).withLogprobs(3),
+                        Bench.greedy("b", Bench.ids(1, 33), 30).withLogprobs(0),
                         Bench.greedy("c", Bench.ids(2, 5), 30),
                         Bench.greedy("d", Bench.ids(3, 40), 20)));
                 bench.steps(last);
@@ -33,6 +33,7 @@ class SchedulerDoubtTest {
                     long lastStep = run.end().transcript().lastStep();
                     if (lastStep < first || lastStep > last) {
                         assertThat(run.end().tokenIds()).as("round " + round).isEqualTo(Bench.expected(run.request));
+                        assertThat(run.end().logprobs()).isEqualTo(Bench.expectedLogprobs(run.request));
                         assertThat(run.deltas.toString()).isEqualTo(run.end().text());
                     }
                 }
