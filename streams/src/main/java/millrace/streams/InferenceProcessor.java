@@ -122,6 +122,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     private RequestMemory memory;
     private Cancels cancels;
     private WakeableClients.Poll poll;
+    private PartitionQueues.Queue queue;
     private CommitPace commits;
     private long batchSinceNanos;
     private long retryUnreadAtNanos;
@@ -150,6 +151,8 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
                 context.getStateStore(SEEN_STORE), context.getStateStore(CANCELLED_STORE), dedupRetentionMs, shared.clock());
         cancels = new Cancels(shared.config().string("topics.cancels"), shared.cancels(), shared.metrics(), memory);
         poll = shared.clients().ofCurrentThread();
+        queue = shared.metrics().queues().of(context.taskId().partition());
+        queue.open();
         commits = new CommitPace(context, poll, shared.ticker(), shared.config().number("commit.gap.ms"));
         CrashPoints.reach("restore");
         resume();
@@ -312,6 +315,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             shared.onEngineFailure().run();
         }
         hold();
+        queue.now(inFlight.size() + unread.size(), generations.size());
         commits.tick();
     }
 
@@ -419,6 +423,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     @Override
     public void close() {
         life.over = true;
+        queue.close();
         poll.hold(this, false);
         generations.values().forEach(Generation::cancel);
         generations.clear();

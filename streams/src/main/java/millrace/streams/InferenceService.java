@@ -26,6 +26,8 @@ import millrace.schemas.Completion;
 import millrace.schemas.Control;
 import millrace.schemas.Prompt;
 import millrace.schemas.SaltRecord;
+import millrace.streams.console.Health;
+import millrace.streams.console.HttpDoor;
 import millrace.streams.registry.AvroDecoder;
 import millrace.streams.registry.AvroEncoder;
 import millrace.streams.registry.AvroSerdeConfig;
@@ -137,8 +139,9 @@ public final class InferenceService implements AutoCloseable {
                 + " bytes, at most " + config.integer("intake.max.tokens") + " new tokens, context of " + card.maxContext());
         gauges();
         if (config.integer("health.port") >= 0) {
-            HealthServer health = own(HealthServer.start(
-                    config.string("health.host"), config.integer("health.port"), this::health, meters));
+            own(QueueWatch.start(kafka.admin(), config.string("application.id"), config.string("topics.prompts"), metrics.queues()));
+            HttpDoor health = own(HttpDoor.start(
+                    config.string("health.host"), config.integer("health.port"), this::health, meters, null));
             healthPort = health.port();
             story.accept("health and metrics on http://" + config.string("health.host") + ":" + healthPort);
         }
@@ -237,41 +240,8 @@ public final class InferenceService implements AutoCloseable {
     }
 
     private void gauges() {
-        metrics.gauge("millrace.inflight", engine::load);
-        metrics.gauge("millrace.kv.capacity.tokens", () -> engine.card().kvCapacityTokens());
-        metrics.gauge("millrace.kv.pages", () -> engine.stats().kvPages());
-        metrics.gauge("millrace.kv.pages.free", () -> engine.stats().kvFreePages());
-        metrics.gauge("millrace.kv.pages.cached", () -> engine.stats().cachedPages());
-        metrics.counter("millrace.kv.prefix.hit.tokens", () -> engine.stats().prefixHitTokens());
-        metrics.counter("millrace.kv.prefix.evictions", () -> engine.stats().prefixEvictions());
-        metrics.counter("millrace.engine.steps", () -> engine.stats().steps());
-        metrics.counter("millrace.engine.preemptions", () -> engine.stats().preemptions());
-        metrics.gauge("millrace.up", () -> isServing() ? 1 : 0);
-        Device device = engine.card().device();
-        if (!device.isProcessor()) {
-            metrics.fact("millrace.engine.device.info", "name", device.name(), "capability", device.capability(),
-                    "driver", device.driver(), "image", device.imageSha256(), "standin", Boolean.toString(device.standIn()));
-        }
-        integrityGauges();
-    }
-
-    private void integrityGauges() {
-        String mismatches = "millrace.integrity.mismatches";
-        metrics.counter(mismatches, () -> engine.integrity().weightFaults(), "kind", "weight");
-        metrics.counter(mismatches, () -> engine.integrity().kvFaults(), "kind", "kv");
-        metrics.counter(mismatches, () -> engine.integrity().computeFaults(), "kind", "compute");
-        metrics.counter("millrace.integrity.canary.failures", () -> engine.integrity().canaryFailures());
-        metrics.counter("millrace.integrity.scrub.passes", () -> engine.integrity().scrubGeneration());
-        metrics.gauge("millrace.integrity.scrub.age.seconds", () -> seconds(engine.integrity().scrubAgeMs()));
-        metrics.gauge("millrace.integrity.canary.age.seconds", () -> seconds(engine.integrity().canaryAgeMs()));
-        metrics.gauge("millrace.integrity.admitting", () -> engine.admitting() ? 1 : 0);
-        metrics.gauge("millrace.integrity.refused", () -> engine.failure() == null ? 0 : 1);
-        metrics.fact("millrace.integrity.verify.mode", "mode", attest.attestations().verifyMode());
-    }
-
-    /// @param ms -1 where there is no such age
-    private static double seconds(long ms) {
-        return ms < 0 ? Double.NaN : ms / 1_000.0;
+        ServiceMeters.bind(metrics, engine, instanceId, attest.attestations().verifyMode(), this::isServing);
+        own(ServiceMeters.bindProcess(meters));
     }
 
     private void startStreams() {
@@ -389,9 +359,9 @@ public final class InferenceService implements AutoCloseable {
         return current != null && current.state() == KafkaStreams.State.RUNNING && fatal.get() == null;
     }
 
-    private HealthServer.Health health() {
+    private Health health() {
         boolean alive = fatal.get() == null;
-        return new HealthServer.Health(
+        return new Health(
                 Map.of("service", alive),
                 Map.of("streams", isServing(), "engine", alive && engine.failure() == null,
                         "integrity", engine.admitting(), "checkpoints", logs.areSigned(), "accepting", !stopping),

@@ -13,10 +13,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import millrace.engine.GenerationResult;
+import org.jspecify.annotations.Nullable;
 
 /// The service's own metrics. Names are a contract; the messaging and GenAI ones follow the OpenTelemetry conventions.
 final class ServiceMetrics {
-    private static final Tags MESSAGING = Tags.of("messaging.system", "kafka", "messaging.operation.name", "process");
+    private static final Tags MESSAGING =
+            Tags.of(SemanticNames.MESSAGING_SYSTEM, SemanticNames.SYSTEM, SemanticNames.MESSAGING_OPERATION, "process");
 
     private final MeterRegistry registry;
     private final Timer processing;
@@ -32,20 +34,18 @@ final class ServiceMetrics {
     private final Counter withheld;
     private final Counter suspects;
     private final Counter deadLetters;
-    private final Counter inputTokens;
-    private final Counter outputTokens;
     private final Counter cachedTokens;
+    private final Counter verifiedPages;
     private final DistributionSummary batchSize;
     private final Timer queueWait;
-    private final Timer timeToFirstToken;
-    private final Timer requestDuration;
-    private final Timer timePerOutputToken;
     private final Map<String, Counter> outcomes = new ConcurrentHashMap<>();
+    private final PartitionQueues queues = new PartitionQueues(this);
+    private volatile @Nullable AnswerMeters answers;
 
     ServiceMetrics(MeterRegistry registry) {
         this.registry = registry;
-        received = registry.counter("messaging.client.consumed.messages", MESSAGING);
-        processing = registry.timer("messaging.process.duration", MESSAGING);
+        received = registry.counter(SemanticNames.CONSUMED_MESSAGES, MESSAGING);
+        processing = AnswerMeters.timer(registry, SemanticNames.PROCESS_DURATION, MESSAGING, SemanticNames.messageSeconds());
         duplicates = registry.counter("millrace.prompts.duplicate");
         resumed = registry.counter("millrace.prompts.resumed");
         leaves = registry.counter("millrace.audit.leaves");
@@ -57,14 +57,21 @@ final class ServiceMetrics {
         withheld = registry.counter("millrace.integrity.withheld");
         suspects = registry.counter("millrace.integrity.suspects");
         deadLetters = registry.counter("millrace.dlq.records");
-        inputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "input");
-        outputTokens = registry.counter("gen_ai.client.token.usage", "gen_ai.token.type", "output");
         cachedTokens = registry.counter("millrace.prompts.cached.tokens");
-        batchSize = registry.summary("millrace.batch.size");
-        queueWait = registry.timer("millrace.queue.wait");
-        timeToFirstToken = registry.timer("gen_ai.server.time_to_first_token");
-        requestDuration = registry.timer("gen_ai.server.request.duration");
-        timePerOutputToken = registry.timer("gen_ai.server.time_per_output_token");
+        verifiedPages = registry.counter("millrace.integrity.kv.verified");
+        batchSize = DistributionSummary.builder("millrace.batch.size")
+                .serviceLevelObjectives(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024).register(registry);
+        queueWait = AnswerMeters.timer(registry, "millrace.queue.wait", Tags.empty(), SemanticNames.firstTokenSeconds());
+    }
+
+    /// Names the model that answers from here on; answers are measured only then.
+    void serves(String model) {
+        answers = new AnswerMeters(registry, model);
+    }
+
+    /// What waits in the partitions of the prompts.
+    PartitionQueues queues() {
+        return queues;
     }
 
     void gauge(String name, Supplier<Number> value) {
@@ -155,7 +162,13 @@ final class ServiceMetrics {
 
     void outcome(Outcome outcome) {
         switch (outcome) {
-            case Outcome.Answered answered -> answered(answered.result());
+            case Outcome.Answered answered -> {
+                answered(answered.result());
+                AnswerMeters meters = answers;
+                if (meters != null) {
+                    meters.answered(answered);
+                }
+            }
             case Outcome.Rejected rejected -> count("rejected", rejected.code());
             case Outcome.Undecodable undecodable -> {
                 deadLetters.increment();
@@ -167,20 +180,13 @@ final class ServiceMetrics {
 
     private void answered(GenerationResult result) {
         count(result.reason().name().toLowerCase(java.util.Locale.ROOT), result.errorCode() == null ? "" : result.errorCode());
-        inputTokens.increment(result.usage().promptTokens());
-        outputTokens.increment(result.usage().completionTokens());
         cachedTokens.increment(result.usage().cachedPromptTokens());
         recomputedSteps.increment(result.transcript().recomputedSteps());
         if (result.usage().completionTokens() == 0) {
             return; // no token, no times of tokens
         }
         queueWait.record(result.timings().queuedNanos(), TimeUnit.NANOSECONDS);
-        timeToFirstToken.record(result.timings().firstTokenNanos(), TimeUnit.NANOSECONDS);
-        requestDuration.record(result.timings().firstTokenNanos() + result.timings().decodeNanos(), TimeUnit.NANOSECONDS);
-        if (result.usage().completionTokens() > 1) {
-            timePerOutputToken.record(
-                    result.timings().decodeNanos() / (result.usage().completionTokens() - 1), TimeUnit.NANOSECONDS);
-        }
+        verifiedPages.increment(result.transcript().kvPagesVerified());
     }
 
     private void count(String result, String code) {

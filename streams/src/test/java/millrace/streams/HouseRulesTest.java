@@ -54,15 +54,16 @@ class HouseRulesTest {
             Map.entry("kernel.cuda", Set.of("kernel", "kernel.cpu", "format")));
 
     /// Rooms of streams; the root, named by the empty string, is the service.
-    private static final Map<String, Set<String>> STREAMS_ROOMS = Map.of(
-            "registry.server", Set.of(),
-            "registry", Set.of("registry.server"),
-            "embedded", Set.of("registry.server", "registry"),
-            "", Set.of("registry"),
-            "demo", Set.of("", "embedded", "registry"),
-            "bench", Set.of("", "embedded", "registry", "demo"),
-            "gpu", Set.of(),
-            "cli", Set.of("", "embedded", "registry", "demo", "bench", "gpu"));
+    private static final Map<String, Set<String>> STREAMS_ROOMS = Map.ofEntries(
+            Map.entry("registry.server", Set.of()),
+            Map.entry("registry", Set.of("registry.server")),
+            Map.entry("embedded", Set.of("registry.server", "registry")),
+            Map.entry("console", Set.of()),
+            Map.entry("", Set.of("registry", "console")),
+            Map.entry("demo", Set.of("", "embedded", "registry")),
+            Map.entry("bench", Set.of("", "embedded", "registry", "demo")),
+            Map.entry("gpu", Set.of()),
+            Map.entry("cli", Set.of("", "embedded", "registry", "demo", "bench", "gpu")));
 
     @Test
     void importsAllFourModules() {

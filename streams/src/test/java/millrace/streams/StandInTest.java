@@ -15,6 +15,8 @@ import java.net.http.HttpResponse;
 import java.util.Map;
 import millrace.engine.BackendException;
 import millrace.engine.Device;
+import millrace.streams.console.Health;
+import millrace.streams.console.HttpDoor;
 import org.junit.jupiter.api.Test;
 
 /// Nobody takes the stand-in for a device by accident.
@@ -45,11 +47,11 @@ class StandInTest {
 
     @Test
     void readinessCarriesWhatAChecksDataSay() throws Exception {
-        var state = new HealthServer.Health(Map.of("service", true), Map.of("engine", true), Map.of("started", true),
+        var state = new Health(Map.of("service", true), Map.of("engine", true), Map.of("started", true),
                 Map.of("engine", Map.of("device", "a \"b\\c\"\n")));
         var meters = new PrometheusMeterRegistry(PrometheusConfig.DEFAULT);
         new ServiceMetrics(meters).fact("millrace.engine.device.info", "name", "Some GPU", "standin", "true");
-        try (HealthServer server = HealthServer.start("127.0.0.1", 0, () -> state, meters); HttpClient http = HttpClient.newHttpClient()) {
+        try (HttpDoor server = HttpDoor.start("127.0.0.1", 0, () -> state, meters, null); HttpClient http = HttpClient.newHttpClient()) {
             JsonNode ready = new ObjectMapper().readTree(get(http, server, "/health/ready"));
             assertThat(ready.at("/checks/0/data/device").asText()).isEqualTo("a \"b\\c\"?");
             assertThat(get(http, server, "/health/live"))
@@ -59,7 +61,7 @@ class StandInTest {
         }
     }
 
-    private static String get(HttpClient http, HealthServer server, String path) throws Exception {
+    private static String get(HttpClient http, HttpDoor server, String path) throws Exception {
         URI at = URI.create("http://127.0.0.1:" + server.port() + path);
         return http.send(HttpRequest.newBuilder(at).build(), HttpResponse.BodyHandlers.ofString()).body();
     }
