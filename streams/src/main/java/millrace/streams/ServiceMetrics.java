@@ -7,9 +7,11 @@ import io.micrometer.core.instrument.Gauge;
 import io.micrometer.core.instrument.MeterRegistry;
 import io.micrometer.core.instrument.Tags;
 import io.micrometer.core.instrument.Timer;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import millrace.engine.GenerationResult;
@@ -40,6 +42,7 @@ final class ServiceMetrics {
     private final Timer queueWait;
     private final Map<String, Counter> outcomes = new ConcurrentHashMap<>();
     private final PartitionQueues queues = new PartitionQueues(this);
+    private final AtomicLong witnessedMs = new AtomicLong(-1);
     private volatile @Nullable AnswerMeters answers;
 
     ServiceMetrics(MeterRegistry registry) {
@@ -57,11 +60,27 @@ final class ServiceMetrics {
         withheld = registry.counter("millrace.integrity.withheld");
         suspects = registry.counter("millrace.integrity.suspects");
         deadLetters = registry.counter("millrace.dlq.records");
+        gauge("millrace.audit.witness.lag.seconds", this::witnessLagSeconds);
+        // From 0 on, so that the first of each is an increase.
+        List.of("done", "refused", "unreadable").forEach(result -> registry.counter("millrace.control.records", "result", result));
+        List.of("stop", "length", "failed", "rejected").forEach(result -> outcome(result, ""));
         cachedTokens = registry.counter("millrace.prompts.cached.tokens");
         verifiedPages = registry.counter("millrace.integrity.kv.verified");
         batchSize = DistributionSummary.builder("millrace.batch.size")
                 .serviceLevelObjectives(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024).register(registry);
         queueWait = AnswerMeters.timer(registry, "millrace.queue.wait", Tags.empty(), SemanticNames.firstTokenSeconds());
+    }
+
+    /// A witness cosigned one of this process's logs.
+    ///
+    /// @param epochMs by the witness's clock
+    void witnessed(long epochMs) {
+        witnessedMs.accumulateAndGet(epochMs, Math::max);
+    }
+
+    private double witnessLagSeconds() {
+        long last = witnessedMs.get();
+        return last < 0 ? Double.NaN : Math.max(0, System.currentTimeMillis() - last) / 1_000.0;
     }
 
     /// Names the model that answers from here on; answers are measured only then.
@@ -190,7 +209,11 @@ final class ServiceMetrics {
     }
 
     private void count(String result, String code) {
-        outcomes.computeIfAbsent(result + '/' + code, key ->
-                registry.counter("millrace.completions", "result", result, "code", code)).increment();
+        outcome(result, code).increment();
+    }
+
+    private Counter outcome(String result, String code) {
+        return outcomes.computeIfAbsent(result + '/' + code, key ->
+                registry.counter("millrace.completions", "result", result, "code", code));
     }
 }
