@@ -53,6 +53,8 @@ public final class ServiceConfig {
                     "Topic of the sealed salts of the commitments. Auditors of the log alone need no access.")
             .define("topics.dlq", Type.STRING, "llm.dlq", nonEmpty(), Importance.MEDIUM,
                     "Dead-letter topic: prompt records that cannot be decoded, as they came.")
+            .define("topics.deltas", Type.STRING, "llm.deltas", nonEmpty(), Importance.MEDIUM,
+                    "Topic of the previews: text of a completion while it is generated, not attested, for prompts that ask for it.")
             .define("topics.create", Type.BOOLEAN, true, Importance.MEDIUM,
                     "Whether missing topics are created at start; otherwise a missing topic stops the start.")
             .define("topics.partitions", Type.INT, 4, Range.between(1, 10_000), Importance.MEDIUM,

@@ -11,6 +11,10 @@ import millrace.integrity.audit.AuditTopicCheck;
 /// @param use the configuration key that names it, without `topics.`
 /// @param name the topic's name
 record TopicSpec(String use, String name, Nature nature, Partitions partitions) {
+    private static final Duration PREVIEW_RETENTION = Duration.ofHours(1);
+    /// How long text that nobody needs any more may lie about.
+    static final Duration LONGEST_PREVIEW_RETENTION = Duration.ofDays(1);
+
     /// How many partitions it must have, against those of the prompts topic.
     enum Partitions {
         /// One is enough.
@@ -27,6 +31,8 @@ record TopicSpec(String use, String name, Nature nature, Partitions partitions) 
         WORK,
         /// The log: every record stays for as long as it is evidence.
         EVIDENCE,
+        /// Text that is void once its completion is there: soon gone, and lost without harm.
+        PREVIEW,
         /// Sealed salts: the newest of each key stays until it is erased, no longer than its leaf.
         SALTS
     }
@@ -43,6 +49,7 @@ record TopicSpec(String use, String name, Nature nature, Partitions partitions) 
                 of(config, "control", Nature.WORK, Partitions.AS_PROMPTS),
                 of(config, "cancels", Nature.WORK, Partitions.AS_PROMPTS),
                 of(config, "salts", Nature.SALTS, Partitions.AT_LEAST_PROMPTS),
+                of(config, "deltas", Nature.PREVIEW, Partitions.AT_LEAST_PROMPTS),
                 of(config, "cosignatures", Nature.EVIDENCE, Partitions.ONE));
     }
 
@@ -58,7 +65,7 @@ record TopicSpec(String use, String name, Nature nature, Partitions partitions) 
     /// Whether the service refuses to start while its settings are wrong. Of the others only their number of partitions
     /// is looked at then, which takes fewer rights.
     boolean guarded() {
-        return needed() && nature != Nature.WORK;
+        return needed() && (nature == Nature.EVIDENCE || nature == Nature.SALTS);
     }
 
     /// Partitions to make it with.
@@ -79,6 +86,12 @@ record TopicSpec(String use, String name, Nature nature, Partitions partitions) 
                 settings.put("cleanup.policy", "delete");
                 settings.put("message.timestamp.type", "LogAppendTime");
                 settings.put("retention.ms", Long.toString(required.retention().toMillis()));
+            }
+            case PREVIEW -> {
+                // Without small segments it would stay until 1 GB of it is full.
+                settings.put("cleanup.policy", "delete");
+                settings.put("retention.ms", Long.toString(PREVIEW_RETENTION.toMillis()));
+                settings.put("segment.ms", Long.toString(PREVIEW_RETENTION.toMillis() / 4));
             }
             case SALTS -> {
                 // Compacted, so that an erased salt goes; and no salt outlives its leaf.

@@ -233,14 +233,27 @@ public final class Topics {
             findings.add(new TopicFinding(TopicFinding.WEAK, spec.name(), "max.message.bytes", "at least " + needed,
                     Long.toString(most), "a record of intake.max.bytes would be refused by the broker", Integer.toString(needed)));
         }
+        addOldPreviews(spec, facts, made, findings);
         return findings;
+    }
+
+    private static void addOldPreviews(TopicSpec spec, TopicFacts facts, Map<String, String> made, List<TopicFinding> findings) {
+        String ms = facts.config().getOrDefault("retention.ms", "-1");
+        long longest = TopicSpec.LONGEST_PREVIEW_RETENTION.toMillis();
+        if (spec.nature() == TopicSpec.Nature.PREVIEW && (Long.parseLong(ms) < 0 || Long.parseLong(ms) > longest)) {
+            findings.add(new TopicFinding(TopicFinding.WEAK, spec.name(), "retention.ms", "at most " + longest, ms,
+                    "text stays that nobody needs once its completion is there", made.getOrDefault("retention.ms", "")));
+        }
     }
 
     /// What such a weakness means where nothing is evidence; null where it means nothing.
     private static @Nullable String risk(TopicSpec spec, String setting) {
+        if (spec.nature() == TopicSpec.Nature.PREVIEW && !setting.equals("cleanup.policy")) {
+            return null;
+        }
         return switch (setting) {
-            case "cleanup.policy" -> spec.nature() == TopicSpec.Nature.WORK
-                    ? "records of one key would be removed before they are read" : null;
+            case "cleanup.policy" -> spec.nature() == TopicSpec.Nature.SALTS
+                    ? null : "records of one key would be removed before they are read";
             case "replicas", "min.insync.replicas" -> "what was acknowledged is lost with one broker";
             case "unclean.leader.election.enable" -> "a broker that was behind may become leader, and what was acknowledged is lost";
             default -> null;

@@ -60,10 +60,11 @@ class HouseRulesTest {
             Map.entry("embedded", Set.of("registry.server", "registry")),
             Map.entry("console", Set.of()),
             Map.entry("", Set.of("registry", "console")),
+            Map.entry("client", Set.of("", "registry")),
             Map.entry("demo", Set.of("", "embedded", "registry")),
-            Map.entry("bench", Set.of("", "embedded", "registry", "demo")),
+            Map.entry("bench", Set.of("", "embedded", "registry", "demo", "client")),
             Map.entry("gpu", Set.of()),
-            Map.entry("cli", Set.of("", "embedded", "registry", "demo", "bench", "gpu")));
+            Map.entry("cli", Set.of("", "embedded", "registry", "demo", "bench", "gpu", "client")));
 
     @Test
     void importsAllFourModules() {

@@ -7,7 +7,8 @@ import java.util.stream.Collectors;
 /// Topics of one test's own on a broker that it shares.
 final class OwnTopics {
     private static final List<String> ALL =
-            List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts", "cancels");
+            List.of("prompts", "completions", "audit", "checkpoints", "faults", "dlq", "control", "salts", "cancels",
+                    "deltas");
 
     private OwnTopics() {}
 

@@ -79,7 +79,7 @@ class TopicsIT {
         create("missing.prompts", 1, Map.of());
         assertThatThrownBy(() -> topics(settings).ensure(admin)).isInstanceOf(Topics.UnsafeTopicException.class)
                 .hasMessage("TOPIC_MISSING: topics [missing.completions, missing.audit, missing.checkpoints, missing.faults, missing.dlq,"
-                        + " missing.control, missing.cancels, missing.salts] do not exist;"
+                        + " missing.control, missing.cancels, missing.salts, missing.deltas] do not exist;"
                         + " create them with `millrace topics create`, or set topics.create=true");
     }
 
@@ -89,7 +89,8 @@ class TopicsIT {
         settings.put("topics.dlq", "same.audit");
         assertThatThrownBy(() -> topics(settings))
                 .hasMessage("CONFIG_TOPICS: topics.*: expected different topics, got [same.prompts, same.completions, same.audit,"
-                        + " same.checkpoints, same.faults, same.audit, same.control, same.cancels, same.salts, llm.audit.cosigs]");
+                        + " same.checkpoints, same.faults, same.audit, same.control, same.cancels, same.salts,"
+                        + " same.deltas, llm.audit.cosigs]");
     }
 
     @Test
