@@ -21,7 +21,8 @@ final class ConfigGuard {
             "processing.guarantee", "isolation.level", "enable.idempotence", "transactional.id", "key.serializer",
             "value.serializer", "key.deserializer", "value.deserializer", "default.key.serde", "default.value.serde",
             "processing.exception.handler", "production.exception.handler", "deserialization.exception.handler",
-            "default.production.exception.handler", "default.deserialization.exception.handler", "application.id", "state.dir");
+            "default.production.exception.handler", "default.deserialization.exception.handler", "application.id", "state.dir",
+            GroupProtocol.KEY);
 
     private ConfigGuard() {}
 

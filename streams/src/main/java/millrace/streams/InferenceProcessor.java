@@ -340,7 +340,8 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     }
 
     private void feed() {
-        if (batch.isEmpty()) {
+        // What a stopping process has taken in and not begun stays pending for whoever comes after it.
+        if (batch.isEmpty() || shared.clients().stopping()) {
             return;
         }
         boolean due = batch.size() >= batchSize || shared.ticker().nanos() - batchSinceNanos >= batchWaitNanos;

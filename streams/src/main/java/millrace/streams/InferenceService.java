@@ -76,6 +76,7 @@ public final class InferenceService implements AutoCloseable {
     private int healthPort = -1;
     private volatile boolean stopping;
     private volatile boolean started;
+    private volatile boolean storesAreDamaged;
 
     @SuppressWarnings("NullAway.Init") // start() is the only way to get one
     private InferenceService(ServiceConfig config, Consumer<String> story) {
@@ -113,6 +114,7 @@ public final class InferenceService implements AutoCloseable {
         @Nullable Duration retention;
         try (Admin admin = kafka.admin()) {
             cluster = clusterId(admin);
+            GroupProtocol.require(config, admin);
             Topics topics = new Topics(config);
             story.accept("cluster " + cluster + ": " + topics.ensure(admin));
             retention = topics.auditRetention(admin);
@@ -251,7 +253,7 @@ public final class InferenceService implements AutoCloseable {
                 logs, clients, metrics,
                 this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config);
         KafkaStreams next = new KafkaStreams(
-                InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId), clients,
+                InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId, clients), clients,
                 new SteadyTime(Clock.systemUTC(), Ticker.SYSTEM));
         next.setUncaughtExceptionHandler(this::threadFailed);
         next.setStateListener((to, from) -> {
@@ -277,8 +279,24 @@ public final class InferenceService implements AutoCloseable {
                 fail(cause);
             }
         }
+        StoreFailure failure = StoreFailure.of(e);
+        if (failure == StoreFailure.FULL) {
+            fail(StoreFailure.full(config.string("state.dir"), e));
+        } else if (failure == StoreFailure.DAMAGED) {
+            storesAreDamaged = true;
+        }
         // Not REPLACE_THREAD: with static membership the old member would hold the tasks for the session's length.
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+    }
+
+    /// Stores that cannot be read are made anew from their changelogs, which are the truth: a copy of them is worth nothing
+    /// that cannot be read, and it would end each new stream thread like the last.
+    private void restore() {
+        if (storesAreDamaged) {
+            storesAreDamaged = false;
+            LOG.warn("the stores under {} cannot be used; they are deleted and restored from their changelogs", config.string("state.dir"));
+            streams.get().cleanUp();
+        }
     }
 
     private void engineFailed() {
@@ -335,7 +353,8 @@ public final class InferenceService implements AutoCloseable {
                 }
                 lastFailureNanos = System.nanoTime();
                 LOG.warn("Kafka Streams is {}; starting it again in {} ms", state, pauseMs);
-                streams.get().close(CLOSE_TIMEOUT);
+                streams.get().close(GroupProtocol.beforeRestart(config).withTimeout(CLOSE_TIMEOUT));
+                restore();
                 Thread.sleep(pauseMs);
                 pauseMs = Math.min(MAX_PAUSE_MS, pauseMs * 2);
                 if (!stopping) {
@@ -403,7 +422,7 @@ public final class InferenceService implements AutoCloseable {
         KafkaStreams current = streams.get();
         if (current != null) {
             drain();
-            current.close(CLOSE_TIMEOUT);
+            current.close(GroupProtocol.atStop(config).withTimeout(CLOSE_TIMEOUT));
         }
         while (!resources.isEmpty()) {
             AutoCloseable resource = resources.pop();

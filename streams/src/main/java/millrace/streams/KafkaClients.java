@@ -95,7 +95,7 @@ public final class KafkaClients {
     }
 
     /// The configuration of Kafka Streams. See docs/adr for the reasons of each latency measure.
-    Properties streams(String instanceId) {
+    Properties streams(String instanceId, WakeableClients clients) {
         Properties properties = new Properties();
         properties.put(StreamsConfig.APPLICATION_ID_CONFIG, config.string("application.id"));
         properties.put(StreamsConfig.STATE_DIR_CONFIG, config.string("state.dir"));
@@ -104,8 +104,7 @@ public final class KafkaClients {
         properties.put("ensure.explicit.internal.resource.naming", true);
         // Orders and prompts are independent: neither waits for the other, and a held-back topic holds back nothing else.
         properties.put(StreamsConfig.MAX_TASK_IDLE_MS_CONFIG, StreamsConfig.MAX_TASK_IDLE_MS_DISABLED);
-        // Static membership: a restart within the session keeps its tasks, instead of 45 s without an owner.
-        properties.put(StreamsConfig.mainConsumerPrefix(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG), instanceId);
+        GroupProtocol.configure(properties, config, instanceId, clients);
         properties.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
         // An empty changelog answers only when the fetch's wait is over: at 500 ms each that is most of a start.
         properties.put(StreamsConfig.restoreConsumerPrefix(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG), 20);

@@ -63,6 +63,11 @@ public final class ServiceConfig {
                     "Replication factor of topics that the service creates and of its internal topics; -1 takes the broker's default.")
             .define("audit.single.node", Type.BOOLEAN, false, Importance.MEDIUM,
                     "Whether the cluster is a single broker: the audit topics then need no second replica. Their other settings are required all the same.")
+            .define(GroupProtocol.KEY, Type.STRING, GroupProtocol.CLASSIC, ValidString.in(GroupProtocol.CLASSIC, GroupProtocol.STREAMS), Importance.LOW,
+                    "How instances share the partitions: classic with static members, or Kafka's streams protocol, whose limits "
+                            + "docs/operations.md lists.")
+            .define(GroupProtocol.STANDBYS, Type.INT, 0, Range.between(0, 16), Importance.MEDIUM,
+                    "Copies of each partition's stores that other instances keep up to date, so that one of them takes over without a restore.")
             .define("state.dir", Type.STRING, "data/state", nonEmpty(), Importance.HIGH,
                     "Directory of the state stores and of this instance's id. Keep it across restarts.")
             .define("store.type", Type.STRING, "rocksdb", ValidString.in("rocksdb", "memory"), Importance.LOW,
@@ -173,7 +178,10 @@ public final class ServiceConfig {
             .define("audit.checkpoint.max.lag", Type.STRING, "1m", Durations.zeroOr(Duration.ofSeconds(1), Duration.ofDays(1)), Importance.MEDIUM,
                     "How long leaves may stay unsigned when the signer fails: then no prompts are taken in until it works again; 0 never stops.")
             .define("shutdown.drain.ms", Type.LONG, 10_000L, Range.between(0L, 600_000L), Importance.LOW,
-                    "How long a stop waits for prompts in flight; what is left is resumed at the next start.");
+                    "How long a stop waits for prompts in flight; what is left is resumed at the next start.")
+            .define("shutdown.leave", Type.BOOLEAN, true, Importance.MEDIUM,
+                    "Whether an instance that is stopped gives its partitions to the others at once; otherwise they wait for it for "
+                            + "the length of its session, 45 s.");
 
     private final AbstractConfig values;
     private final Map<String, String> kafka;
@@ -232,6 +240,7 @@ public final class ServiceConfig {
         });
         AbstractConfig values = new AbstractConfig(DEFINITION, own, false);
         ServiceConfig config = new ServiceConfig(values, kafka, registry);
+        GroupProtocol.check(config);
         if (config.integer("intake.default.max.tokens") > config.integer("intake.max.tokens")) {
             throw new ConfigException("config key \"intake.default.max.tokens\": expected at most intake.max.tokens ("
                     + config.integer("intake.max.tokens") + "), got " + config.integer("intake.default.max.tokens"));

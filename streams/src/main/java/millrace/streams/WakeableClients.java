@@ -8,6 +8,8 @@ import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.admin.Admin;
@@ -15,6 +17,8 @@ import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.internals.AsyncKafkaConsumer;
+import org.apache.kafka.clients.consumer.internals.StreamsRebalanceData;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.common.TopicPartition;
@@ -22,6 +26,7 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.streams.KafkaClientSupplier;
+import org.apache.kafka.streams.internals.ConsumerWrapper;
 import org.jspecify.annotations.Nullable;
 
 /// Kafka clients for Streams whose main consumer can be woken by a finished result and held back by a full engine.
@@ -32,6 +37,7 @@ import org.jspecify.annotations.Nullable;
 final class WakeableClients implements KafkaClientSupplier {
     private final Map<String, Poll> byThread = new ConcurrentHashMap<>();
     private final Set<String> neverHeld;
+    private volatile boolean stopping;
 
     WakeableClients() {
         this(Set.of());
@@ -49,10 +55,16 @@ final class WakeableClients implements KafkaClientSupplier {
 
     /// Holds back every thread's partitions for good: nothing more is taken in. For a draining stop.
     void holdAll() {
+        stopping = true;
         byThread.values().forEach(poll -> {
             poll.stopping = true;
             poll.signal();
         });
+    }
+
+    /// Whether nothing more is to be begun. Any thread.
+    boolean stopping() {
+        return stopping;
     }
 
     /// One main consumer's `poll`, as seen by the processors of its thread and by the engine.
@@ -229,9 +241,53 @@ final class WakeableClients implements KafkaClientSupplier {
 
     /// @param clientId the stream thread's name and `-consumer`
     Consumer<byte[], byte[]> wrap(Consumer<byte[], byte[]> consumer, String clientId) {
+        return proxy(consumer, register(consumer, clientId));
+    }
+
+    private Poll register(Consumer<byte[], byte[]> consumer, String clientId) {
         Poll poll = new Poll(consumer, neverHeld);
         byThread.put(clientId.substring(0, clientId.length() - "-consumer".length()), poll);
-        return proxy(consumer, poll);
+        return poll;
+    }
+
+    /// The same around the consumer of the streams protocol, which Kafka Streams makes itself: the hook that it has for
+    /// its own tests puts this one around it. See docs/adr/0045.
+    public static final class Wrapper extends ConsumerWrapper {
+        /// Configuration key under which the consumer's properties hold the [WakeableClients].
+        static final String CLIENTS = "millrace.wakeable.clients";
+
+        private @Nullable Poll poll;
+
+        /// Streams makes it by reflection.
+        public Wrapper() {}
+
+        @Override
+        public void wrapConsumer(
+                AsyncKafkaConsumer<byte[], byte[]> consumer, Map<String, Object> config, Optional<StreamsRebalanceData> data) {
+            super.wrapConsumer(consumer, config, data);
+            WakeableClients clients = (WakeableClients) Objects.requireNonNull(config.get(CLIENTS), CLIENTS);
+            poll = clients.register(consumer, String.valueOf(config.get("client.id")));
+        }
+
+        private Poll around() {
+            return Objects.requireNonNull(poll, "Streams wraps a consumer before it uses it");
+        }
+
+        @Override
+        public ConsumerRecords<byte[], byte[]> poll(Duration timeout) {
+            return around().poll(delegate, timeout);
+        }
+
+        @Override
+        public void pause(Collection<TopicPartition> partitions) {
+            around().streamsPauses(partitions);
+            super.pause(partitions);
+        }
+
+        @Override
+        public void resume(Collection<TopicPartition> partitions) {
+            super.resume(around().streamsResumes(partitions));
+        }
     }
 
     /// A proxy, since `Consumer` has some fifty methods of which three matter here.

@@ -63,8 +63,9 @@ class HouseRulesTest {
             Map.entry("client", Set.of("", "registry")),
             Map.entry("demo", Set.of("", "embedded", "registry")),
             Map.entry("bench", Set.of("", "embedded", "registry", "demo", "client")),
+            Map.entry("drill", Set.of("", "registry", "demo")),
             Map.entry("gpu", Set.of()),
-            Map.entry("cli", Set.of("", "embedded", "registry", "demo", "bench", "gpu", "client")));
+            Map.entry("cli", Set.of("", "embedded", "registry", "demo", "drill", "bench", "gpu", "client")));
 
     @Test
     void importsAllFourModules() {

@@ -36,6 +36,7 @@ class InferenceProcessorTest {
     private final NoteSigner signer = NoteSigner.generate("test", new SecureRandom());
     private final TestClock clock = new TestClock();
     private final SwitchedDecoder decoder = new SwitchedDecoder();
+    private WakeableClients clients = new WakeableClients();
     private MockProcessorContext<byte[], Handover> context;
     private InferenceProcessor processor;
 
@@ -89,7 +90,7 @@ class InferenceProcessorTest {
         ServiceMetrics metrics = new ServiceMetrics(new SimpleMeterRegistry());
         return new InferenceProcessor(new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), TopologyParts.cancels(), new AuditLogs(metrics),
-                new WakeableClients(), metrics, () -> {}, clock, Ticker.SYSTEM, config));
+                clients, metrics, () -> {}, clock, Ticker.SYSTEM, config));
     }
 
     /// What a crash leaves: the stores.
@@ -334,5 +335,18 @@ class InferenceProcessorTest {
         turn();
         assertThat(decoder.asked).isGreaterThan(asked);
         assertThat(store.get(key)).as("a retry each 100 ms must not write to the changelog").isSameAs(first);
+    }
+
+    @Test
+    void beginsNothingWhileItStopsAndLeavesItPending() {
+        send(prompt("a"));
+        clients.holdAll();
+        send(prompt("b"));
+        turn();
+        assertThat(engine.submitted).as("b was polled before the hold").hasSize(1);
+        clients = new WakeableClients();
+        restart();
+        turn();
+        assertThat(engine.submitted.stream().map(ScriptedEngine.Job::id)).containsExactly("a", "a", "b");
     }
 }

@@ -170,7 +170,7 @@ class ServiceConfigTest {
                 "kafka.main.consumer.session.timeout.ms", "6000", "topics.replication.factor", "3"));
         KafkaClients clients = new KafkaClients(config);
         assertThat(clients.plain()).isEqualTo(Map.of("bootstrap.servers", "b:1", "security.protocol", "SASL_SSL"));
-        Properties streams = clients.streams("instance-7");
+        Properties streams = clients.streams("instance-7", new WakeableClients());
         assertThat(streams)
                 .containsEntry("processing.guarantee", "exactly_once_v2")
                 .containsEntry("main.consumer.group.instance.id", "instance-7")

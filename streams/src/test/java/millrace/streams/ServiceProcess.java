@@ -16,6 +16,7 @@ import java.util.stream.Collectors;
 final class ServiceProcess implements AutoCloseable {
     private final Process process;
     private final Path log;
+    private final int logBegin;
 
     /// @param directory gets the service's log; not its state
     /// @param jvmFlags beside those that every run has
@@ -29,18 +30,20 @@ final class ServiceProcess implements AutoCloseable {
         settings.forEach((key, value) -> command.addAll(List.of("-D", key + "=" + value)));
         Path log = directory.resolve("service.log");
         try {
+            int begin = Files.exists(log) ? (int) Files.size(log) : 0;
             return new ServiceProcess(
                     new ProcessBuilder(command).redirectErrorStream(true)
                             .redirectOutput(ProcessBuilder.Redirect.appendTo(log.toFile())).start(),
-                    log);
+                    log, begin);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
     }
 
-    private ServiceProcess(Process process, Path log) {
+    private ServiceProcess(Process process, Path log, int logBegin) {
         this.process = process;
         this.log = log;
+        this.logBegin = logBegin;
     }
 
     boolean isAlive() {
@@ -78,6 +81,41 @@ final class ServiceProcess implements AutoCloseable {
             throw new IllegalStateException(e);
         }
         return process.exitValue();
+    }
+
+    /// Sends a signal by its name.
+    void signal(String name) {
+        try {
+            if (new ProcessBuilder("kill", "-" + name, Long.toString(pid())).inheritIO().start().waitFor() != 0) {
+                throw new IllegalStateException("kill -" + name + " " + pid() + " failed");
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException(e);
+        }
+    }
+
+    /// Until this process has said a line.
+    void await(String line, Duration patience) {
+        long until = System.nanoTime() + patience.toNanos();
+        while (!said().lines().toList().contains(line)) {
+            if (!isAlive() || System.nanoTime() > until) {
+                throw new IllegalStateException("the service did not say \"" + line + "\" within " + patience + ":\n" + tail());
+            }
+            ClusterClient.sleep(50);
+        }
+    }
+
+    /// What this process has said, without those before it.
+    String said() {
+        try {
+            byte[] all = Files.readAllBytes(log);
+            return new String(all, logBegin, all.length - logBegin, StandardCharsets.UTF_8);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     /// The end of what the service said.

@@ -56,10 +56,10 @@ class ZombieIT {
                 sent.forEach(id -> client.await(id, Duration.ofSeconds(60)));
                 send(client, prompts, sent);
                 client.await(sent.get(PART), Duration.ofSeconds(60));
-                signal(one, "STOP");
+                one.signal("STOP");
                 // The other takes over what the stopped one held, its prompts in flight among it.
                 sent.forEach(id -> client.await(id, Duration.ofSeconds(90)));
-                signal(one, "CONT");
+                one.signal("CONT");
                 send(client, prompts, sent);
                 sent.forEach(id -> client.await(id, Duration.ofSeconds(90)));
                 ClusterClient.sleep(2_500);
@@ -85,10 +85,5 @@ class ZombieIT {
             client.send(prompt);
             sent.add(prompt.getRequestId());
         }
-    }
-
-    private static void signal(ServiceProcess service, String name) throws IOException, InterruptedException {
-        int code = new ProcessBuilder("kill", "-" + name, Long.toString(service.pid())).inheritIO().start().waitFor();
-        assertThat(code).isZero();
     }
 }

@@ -44,6 +44,7 @@ import picocli.CommandLine.Spec;
             ModelCommand.class,
             AuditCommand.class,
             BenchCommand.class,
+            DrillCommand.class,
             GpuCommand.class,
             CommandLine.HelpCommand.class
         })

@@ -1,0 +1,147 @@
+package millrace.streams;
+
+import static org.assertj.core.api.Assertions.assertThat;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import millrace.streams.drill.DrillLoad;
+import millrace.streams.drill.DrillReport;
+import millrace.streams.drill.DrillSettings;
+import millrace.streams.embedded.EmbeddedCluster;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIfSystemProperty;
+import org.junit.jupiter.api.io.CleanupMode;
+import org.junit.jupiter.api.io.TempDir;
+
+/// The faults that clusters have, under load and in full length: minutes each, so only with `-Pdrills`. Docs/operations.md
+/// has what they reached.
+@EnabledIfSystemProperty(named = "millrace.drills", matches = "all|true")
+@Timeout(value = 10, unit = TimeUnit.MINUTES)
+class DrillsIT {
+    /// Stays: the instances' logs are the story of a drill.
+    @TempDir(cleanup = CleanupMode.NEVER)
+    private static Path directory;
+
+    private static EmbeddedCluster cluster;
+
+    @BeforeAll
+    static void start() {
+        cluster = EmbeddedCluster.ephemeral();
+    }
+
+    @AfterAll
+    static void stop() {
+        cluster.close();
+    }
+
+    private static DrillScene scene(String name, Map<String, String> own) {
+        return new DrillScene(directory, name, cluster.serviceConfig(), own).withTopics();
+    }
+
+    private static void three(DrillScene scene) {
+        scene.start("one");
+        scene.start("two");
+        scene.start("three");
+        scene.awaitReady();
+    }
+
+    @Test
+    void aKilledInstanceThatIsStartedAgain() throws Exception {
+        try (DrillScene scene = scene("kill-restart", Map.of())) {
+            three(scene);
+            try (DrillLoad load = scene.load(6)) {
+                ClusterClient.sleep(15_000);
+                scene.instance("two").kill();
+                scene.start("two");
+                ClusterClient.sleep(25_000);
+                scene.conclude(load);
+            }
+        }
+    }
+
+    @Test
+    void aKilledInstanceThatDoesNotComeBack() throws Exception {
+        try (DrillScene scene = scene("kill-gone", Map.of())) {
+            three(scene);
+            try (DrillLoad load = scene.load(6)) {
+                ClusterClient.sleep(15_000);
+                scene.instance("two").kill();
+                ClusterClient.sleep(70_000);
+                DrillReport report = scene.conclude(load);
+                assertThat(report.longestGapMs()).isLessThan(75_000);
+            }
+        }
+    }
+
+    @Test
+    void aZombieOfSixtySeconds() throws Exception {
+        try (DrillScene scene = scene("zombie", Map.of())) {
+            three(scene);
+            try (DrillLoad load = scene.load(6)) {
+                ClusterClient.sleep(10_000);
+                scene.instance("one").signal("STOP");
+                ClusterClient.sleep(60_000);
+                scene.instance("one").signal("CONT");
+                ClusterClient.sleep(20_000);
+                scene.conclude(load);
+                assertThat(scene.instance("one").isAlive()).isTrue();
+            }
+        }
+    }
+
+    @Test
+    void aRollingRestart() throws Exception {
+        try (DrillScene scene = scene("rolling", Map.of())) {
+            three(scene);
+            try (DrillLoad load = scene.load(6)) {
+                for (String name : new String[] {"one", "two", "three"}) {
+                    ClusterClient.sleep(8_000);
+                    assertThat(scene.instance(name).stop()).isZero();
+                    scene.start(name).await("ready", Duration.ofMinutes(2));
+                }
+                ClusterClient.sleep(8_000);
+                scene.conclude(load);
+            }
+        }
+    }
+
+    @Test
+    void aRebalanceStorm() throws Exception {
+        try (DrillScene scene = scene("storm", Map.of())) {
+            scene.start("one");
+            scene.awaitReady();
+            try (DrillLoad load = scene.load(4)) {
+                for (int round = 0; round < 8; round++) {
+                    scene.start("two");
+                    scene.start("three");
+                    ClusterClient.sleep(7_000);
+                    scene.instance("two").stop();
+                    scene.instance("three").kill();
+                }
+                scene.start("three");
+                scene.awaitReadyOf("three");
+                ClusterClient.sleep(5_000);
+                scene.conclude(load);
+            }
+        }
+    }
+
+    @Test
+    void poisonInEveryTenthRecord() throws Exception {
+        try (DrillScene scene = scene("poison", Map.of())) {
+            scene.start("one");
+            scene.start("two");
+            scene.awaitReady();
+            try (DrillLoad load = scene.load(DrillSettings.of("poison", 20).withPoisonEvery(10))) {
+                ClusterClient.sleep(20_000);
+                DrillReport report = scene.conclude(load);
+                assertThat(report.poison()).isGreaterThan(30);
+            }
+        }
+    }
+}
