@@ -34,12 +34,17 @@ public final class CompletionMatcher {
     private final @Nullable Consumer<Refuted> findings;
     private final Map<String, Log> logs = new TreeMap<>();
     private final Set<Integer> truncated = new HashSet<>();
+    private final Set<Integer> leavesTruncated = new HashSet<>();
+    private final Map<Integer, Beginning> beginnings = new HashMap<>();
     private @Nullable Refuted violation;
     private int round;
     private int asked;
     private long completions;
     private long matched;
     private long expired;
+
+    /// The oldest leaf of a partition.
+    private record Beginning(int epoch, long seq) {}
 
     /// One log's halves that still wait, by seq, and all that were ever seen.
     private static final class Log {
@@ -105,6 +110,12 @@ public final class CompletionMatcher {
     /// given before the leaves, and leaves older than the oldest completion of their log are counted as expired.
     public void truncated(Collection<Integer> partitions) {
         truncated.addAll(partitions);
+    }
+
+    /// Says which partitions of the audit topic have lost their oldest leaves: completions older than the oldest that is left
+    /// are counted and not held against anybody. Whether the logs may begin there is for [LogVerifier] to say.
+    public void leavesTruncated(Collection<Integer> partitions) {
+        leavesTruncated.addAll(partitions);
     }
 
     /// Takes a completion.
@@ -198,6 +209,8 @@ public final class CompletionMatcher {
     }
 
     private void take(AttestationRecord record, LogVerifier.Checked checked) {
+        Origin origin = Origin.parse(record.getLogOrigin());
+        beginnings.putIfAbsent(origin.partition(), new Beginning(origin.epoch(), record.getSeq()));
         Log log = logs.computeIfAbsent(record.getLogOrigin(), key -> new Log());
         boolean answers = record.getEvent() == AuditEvent.INFERENCE || record.getEvent() == AuditEvent.REFUSED;
         Stated stated = log.completions.remove(record.getSeq());
@@ -292,9 +305,20 @@ public final class CompletionMatcher {
 
     /// Completions and leaves from before settling whose other half has not come.
     public long waiting() {
-        return logs.values().stream()
-                .mapToLong(log -> log.waitingCompletions(asked).count() + log.waitingLeaves(asked).count())
-                .sum();
+        return logs.entrySet().stream().mapToLong(
+                log -> orphans(log.getKey(), log.getValue()).count() + log.getValue().waitingLeaves(asked).count()).sum();
+    }
+
+    /// Completions that wait for a leaf which should be there.
+    private Stream<Map.Entry<Long, Stated>> orphans(String name, Log log) {
+        Origin origin = Origin.parse(name);
+        return log.waitingCompletions(asked).filter(waiting -> !isPruned(origin, waiting.getKey()));
+    }
+
+    private boolean isPruned(Origin origin, long seq) {
+        Beginning beginning = beginnings.get(origin.partition());
+        return leavesTruncated.contains(origin.partition()) && (beginning == null || origin.epoch() < beginning.epoch
+                || origin.epoch() == beginning.epoch && seq < beginning.seq);
     }
 
     /// The verdict over what came before settling, once nothing more will come.
@@ -308,7 +332,7 @@ public final class CompletionMatcher {
     /// What came before settling and has no other half, in order of log and seq, completions of a log first.
     public Stream<Refuted> unmatched() {
         return logs.entrySet().stream().flatMap(entry -> Stream.concat(
-                entry.getValue().waitingCompletions(asked).sorted(Map.Entry.comparingByKey())
+                orphans(entry.getKey(), entry.getValue()).sorted(Map.Entry.comparingByKey())
                         .map(waiting -> leafMissing(entry.getKey(), waiting.getKey(), waiting.getValue())),
                 entry.getValue().waitingLeaves(asked).sorted(Map.Entry.comparingByKey())
                         .map(waiting -> completionMissing(entry.getKey(), waiting.getKey(), waiting.getValue()))));
@@ -331,6 +355,14 @@ public final class CompletionMatcher {
     /// Leaves whose completions are no longer in the topic.
     public long expired() {
         return expired;
+    }
+
+    /// Completions whose leaves are no longer in the topic.
+    public long pruned() {
+        return logs.entrySet().stream().mapToLong(log -> {
+            Origin origin = Origin.parse(log.getKey());
+            return log.getValue().completions.keySet().stream().filter(seq -> isPruned(origin, seq)).count();
+        }).sum();
     }
 
     /// Completions that were found to agree with their leaf.

@@ -16,33 +16,43 @@ public record ConsistencyProof(long from, long to, List<Digest> path) {
 
     /// The proof from the tree over the first `from` leaf hashes to the tree over all of them.
     public static ConsistencyProof build(List<Digest> leaves, int from) {
-        if (from < 0 || from > leaves.size()) {
+        return build(MerkleFrontier.EMPTY, leaves, from);
+    }
+
+    /// The proof for a log whose oldest leaves are no longer at hand.
+    ///
+    /// @param before the tree of the leaves that are gone
+    /// @param leaves hashes of all others
+    /// @param from count of leaves of the older tree, at least `before.size()`
+    public static ConsistencyProof build(MerkleFrontier before, List<Digest> leaves, long from) {
+        long size = before.size() + leaves.size();
+        if (from < before.size() || from > size) {
             throw new IllegalArgumentException(
-                    "consistency proof: expected at most %d leaves, got %d".formatted(leaves.size(), from));
+                    "consistency proof: expected %d to %d leaves, got %d".formatted(before.size(), size, from));
         }
         List<Digest> path = new ArrayList<>();
-        if (from > 0 && from < leaves.size()) {
-            collect(leaves, 0, leaves.size(), from, true, path);
+        if (from > 0 && from < size) {
+            collect(before, leaves, 0, size, from, true, path);
         }
-        return new ConsistencyProof(from, leaves.size(), path);
+        return new ConsistencyProof(from, size, path);
     }
 
     /// SUBPROOF of RFC 9162: `whole` says that the verifier knows the root of `leaves[start..start+count)`.
     private static void collect(
-            List<Digest> leaves, int start, int end, int count, boolean whole, List<Digest> path) {
+            MerkleFrontier before, List<Digest> leaves, long start, long end, long count, boolean whole, List<Digest> path) {
         if (count == end - start) {
             if (!whole) {
-                path.add(MerkleFrontier.root(leaves, start, end));
+                path.add(before.rangeRoot(leaves, start, end));
             }
             return;
         }
-        int split = MerkleFrontier.split(end - start);
+        long split = Long.highestOneBit(end - start - 1);
         if (count <= split) {
-            collect(leaves, start, start + split, count, whole, path);
-            path.add(MerkleFrontier.root(leaves, start + split, end));
+            collect(before, leaves, start, start + split, count, whole, path);
+            path.add(before.rangeRoot(leaves, start + split, end));
         } else {
-            collect(leaves, start + split, end, count - split, false, path);
-            path.add(MerkleFrontier.root(leaves, start, start + split));
+            collect(before, leaves, start + split, end, count - split, false, path);
+            path.add(before.rangeRoot(leaves, start, start + split));
         }
     }
 

@@ -16,26 +16,36 @@ public record InclusionProof(long index, long size, List<Digest> path) {
 
     /// The proof for `leaves[index]` in the tree over all given leaf hashes.
     public static InclusionProof build(List<Digest> leaves, int index) {
-        if (index < 0 || index >= leaves.size()) {
-            throw new IllegalArgumentException(
-                    "inclusion proof: expected an index below %d, got %d".formatted(leaves.size(), index));
-        }
-        List<Digest> path = new ArrayList<>();
-        collect(leaves, 0, leaves.size(), index, path);
-        return new InclusionProof(index, leaves.size(), path);
+        return build(MerkleFrontier.EMPTY, leaves, index);
     }
 
-    private static void collect(List<Digest> leaves, int from, int to, int index, List<Digest> path) {
+    /// The proof for a leaf of a log whose oldest leaves are no longer at hand.
+    ///
+    /// @param before the tree of the leaves that are gone
+    /// @param leaves hashes of all others
+    /// @param index of the leaf in the log, at least `before.size()`
+    public static InclusionProof build(MerkleFrontier before, List<Digest> leaves, long index) {
+        long size = before.size() + leaves.size();
+        if (index < before.size() || index >= size) {
+            throw new IllegalArgumentException(
+                    "inclusion proof: expected an index from %d to below %d, got %d".formatted(before.size(), size, index));
+        }
+        List<Digest> path = new ArrayList<>();
+        collect(before, leaves, 0, size, index, path);
+        return new InclusionProof(index, size, path);
+    }
+
+    private static void collect(MerkleFrontier before, List<Digest> leaves, long from, long to, long index, List<Digest> path) {
         if (to - from == 1) {
             return;
         }
-        int middle = from + MerkleFrontier.split(to - from);
+        long middle = from + Long.highestOneBit(to - from - 1);
         if (index < middle) {
-            collect(leaves, from, middle, index, path);
-            path.add(MerkleFrontier.root(leaves, middle, to));
+            collect(before, leaves, from, middle, index, path);
+            path.add(before.rangeRoot(leaves, middle, to));
         } else {
-            collect(leaves, middle, to, index, path);
-            path.add(MerkleFrontier.root(leaves, from, middle));
+            collect(before, leaves, middle, to, index, path);
+            path.add(before.rangeRoot(leaves, from, middle));
         }
     }
 

@@ -98,9 +98,38 @@ public final class MerkleFrontier {
         return Integer.highestOneBit(count - 1);
     }
 
+    /// Root of the tree over the leaves `from` to below `to` of a log whose oldest are not at hand: this is their tree. Only
+    /// ranges of RFC 6962 that reach beyond it, or are one of its perfect subtrees, have a root that can be told.
+    ///
+    /// @param later hashes of the leaves after them
+    Digest rangeRoot(List<Digest> later, long from, long to) {
+        if (from >= size) {
+            return root(later, Math.toIntExact(from - size), Math.toIntExact(to - size));
+        }
+        long start = 0;
+        for (Digest node : nodes) {
+            long end = start + Long.highestOneBit(size - start);
+            if (start == from && end == to) {
+                return node;
+            }
+            start = end;
+        }
+        if (to <= size) {
+            throw new IllegalArgumentException("frontier of %d leaves: expected one of its subtrees, got leaves %d to %d"
+                    .formatted(size, from, to - 1));
+        }
+        long middle = from + Long.highestOneBit(to - from - 1);
+        return node(Digest.newSha256(), rangeRoot(later, from, middle), rangeRoot(later, middle, to));
+    }
+
     /// The frontier of the given leaves.
     public static MerkleFrontier over(List<Digest> leaves) {
-        MerkleFrontier tree = EMPTY;
+        return EMPTY.and(leaves);
+    }
+
+    /// The tree with these leaves too.
+    public MerkleFrontier and(List<Digest> leaves) {
+        MerkleFrontier tree = this;
         for (Digest leaf : leaves) {
             tree = tree.append(leaf);
         }

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.function.Consumer;
 import millrace.integrity.Verdict.Place;
 import millrace.integrity.Verdict.Refuted;
+import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
 import millrace.schemas.Completion;
 import millrace.schemas.FinishReason;
@@ -123,6 +124,41 @@ class CompletionMatcherTest {
         assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
         assertThat(matcher.expired()).isEqualTo(2);
         assertThat(matcher.matched()).isEqualTo(3);
+    }
+
+    /// Leaves as a reader has them who does not look at the chain.
+    private void unchainedLeaves() {
+        WireReader<AttestationRecord> reader = new WireReader<>(Schemas.ATTESTATION, null);
+        for (byte[] leaf : log.leaves) {
+            WireReader.Decoded<AttestationRecord> decoded = reader.read(leaf);
+            matcher.leaf(new LogVerifier.Checked(decoded.record(), decoded.fingerprint(),
+                    Leaf.hashOfWire(decoded.fingerprint(), leaf), new Place(TestLog.TOPIC, 0, decoded.record().getSeq())));
+        }
+    }
+
+    @Test
+    void expectsNoLeavesThatTheirTopicHasDeletedByAge() {
+        log.add(5);
+        matcher.leavesTruncated(List.of(0));
+        completions();
+        log.leaves.subList(0, 2).clear();
+        unchainedLeaves();
+        assertThat(matcher.verdict()).isEqualTo(Verdict.VERIFIED);
+        assertThat(matcher.pruned()).isEqualTo(2);
+        assertThat(matcher.waiting()).isZero();
+    }
+
+    @Test
+    void findsAMissingLeafBehindTheOldestThatIsLeft() {
+        log.add(5);
+        matcher.leavesTruncated(List.of(0));
+        completions();
+        log.leaves.remove(3);
+        log.leaves.remove(0);
+        unchainedLeaves();
+        assertRefuted("RECON_LEAF_MISSING", "completion: leaf 3 of log " + log.state.origin(), log.hashes.get(3).hex(),
+                "no leaf there", place(3));
+        assertThat(matcher.pruned()).isEqualTo(1);
     }
 
     @Test

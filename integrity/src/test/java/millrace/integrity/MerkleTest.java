@@ -65,6 +65,32 @@ class MerkleTest {
         }
     }
 
+    /// Of a log whose oldest leaves have expired only their tree is known: the proofs are the same.
+    @Test
+    void provesTheSameWithoutTheOldestLeaves() {
+        for (int n = 1; n <= 40; n++) {
+            List<Digest> leaves = LEAVES.subList(0, n);
+            for (int gone = 0; gone <= n; gone++) {
+                MerkleFrontier before = MerkleFrontier.over(LEAVES.subList(0, gone));
+                List<Digest> left = LEAVES.subList(gone, n);
+                for (int i = gone; i <= n; i++) {
+                    if (i < n) {
+                        assertThat(InclusionProof.build(before, left, i)).as("%d of %d, %d gone", i, n, gone)
+                                .isEqualTo(InclusionProof.build(leaves, i));
+                    }
+                    assertThat(ConsistencyProof.build(before, left, i)).as("%d to %d, %d gone", i, n, gone)
+                            .isEqualTo(ConsistencyProof.build(leaves, i));
+                }
+            }
+        }
+        MerkleFrontier five = MerkleFrontier.over(LEAVES.subList(0, 5));
+        assertThatThrownBy(() -> InclusionProof.build(five, LEAVES.subList(5, 9), 4))
+                .hasMessage("inclusion proof: expected an index from 5 to below 9, got 4");
+        assertThatThrownBy(() -> ConsistencyProof.build(five, LEAVES.subList(5, 9), 4))
+                .hasMessage("consistency proof: expected 5 to 9 leaves, got 4");
+        assertThatThrownBy(() -> five.rangeRoot(List.of(), 0, 2)).hasMessage("frontier of 5 leaves: expected one of its subtrees, got leaves 0 to 1");
+    }
+
     private static void refusesEveryAlteration(InclusionProof proof, Digest leaf, Digest root) {
         long i = proof.index();
         long n = proof.size();

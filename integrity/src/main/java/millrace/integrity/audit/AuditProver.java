@@ -20,7 +20,9 @@ import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Place;
 import millrace.integrity.WireReader;
 import millrace.schemas.AttestationRecord;
+import millrace.schemas.AuditEvent;
 import millrace.schemas.CheckpointRecord;
+import millrace.schemas.PruneMark;
 import millrace.schemas.Schemas;
 import org.jspecify.annotations.Nullable;
 
@@ -47,10 +49,23 @@ public final class AuditProver {
         /// Index of the log's first leaf that is still in the topic.
         long begins;
 
+        /// Trees of the log's oldest leaves, as its PRUNE leaves state them.
+        final List<PruneMark> marks = new ArrayList<>();
+
         @Nullable Checked leaf;
 
         Found(Predicate<AttestationRecord> wanted) {
             this.wanted = wanted;
+        }
+
+        long size() {
+            return begins + hashes.size();
+        }
+
+        /// The tree of leaves that need not be there: empty where all are, null where nothing states one.
+        @Nullable MerkleFrontier before() {
+            return begins == 0 ? MerkleFrontier.EMPTY : marks.stream().filter(mark -> mark.getMinIndex() >= begins)
+                    .min((a, b) -> Long.compare(a.getMinIndex(), b.getMinIndex())).map(AuditProver::frontier).orElse(null);
         }
 
         @Override
@@ -69,6 +84,10 @@ public final class AuditProver {
                 origin = record.getLogOrigin();
                 begins = record.getSeq();
                 hashes.clear();
+                marks.clear();
+            }
+            if (record.getEvent() == AuditEvent.PRUNE) {
+                marks.add(record.getPrune());
             }
             hashes.add(checked.hash());
             if (leaf == null && wanted.test(record)) {
@@ -101,13 +120,19 @@ public final class AuditProver {
                     options.topic(), found.begins == 0 ? "" : "; leaves 0 to %d of %s are no longer there, it may have been one of them"
                             .formatted(found.begins - 1, found.origin)));
         }
-        if (found.begins > 0) {
+        MerkleFrontier before = found.before();
+        if (before == null || leaf.record().getSeq() < before.size()) {
             throw new IntegrityException("PROVE_PRUNED",
                     ("prove: leaf %d of %s: expected all leaves of the log, whose hashes its path is made of, got none of 0 to %d:"
-                            + " retention has deleted them. Prove it from a copy of the topic that has them, or from tiles that were"
-                            + " exported before").formatted(leaf.record().getSeq(), found.origin, found.begins - 1));
+                            + " retention has deleted them, and their tree is stated for leaves from %s on only. Prove it from a copy"
+                            + " of the topic that has them, or from tiles that were exported before").formatted(
+                                    leaf.record().getSeq(), found.origin, found.begins - 1, before == null ? "none" : before.size()));
         }
-        return proven(found, leaf, smallestCover(options, found, leaf));
+        return proven(found, before, leaf, smallestCover(options, found, leaf));
+    }
+
+    private static MerkleFrontier frontier(PruneMark mark) {
+        return MerkleFrontier.of(mark.getMinIndex(), mark.getRoots().stream().map(Digest::of).toList());
     }
 
     /// The oldest checkpoint that covers the leaf: most readers have seen it, and its path is short.
@@ -115,7 +140,7 @@ public final class AuditProver {
         WireReader<CheckpointRecord> reader = new WireReader<>(Schemas.CHECKPOINT, options.resolver());
         return found.checkpoints.stream().map(value -> reader.read(value).record())
                 .filter(record -> record.getOrigin().equals(found.origin) && record.getSize() > wanted.record().getSeq()
-                        && record.getSize() <= found.hashes.size())
+                        && record.getSize() <= found.size())
                 .min((a, b) -> Long.compare(a.getSize(), b.getSize()))
                 .map(record -> SignedNote.parse(record.getNote()))
                 .orElseThrow(() -> new IntegrityException("PROVE_NO_CHECKPOINT",
@@ -123,11 +148,18 @@ public final class AuditProver {
                                 .formatted(wanted.record().getSeq(), found.origin)));
     }
 
-    private static Proven proven(Found found, Checked wanted, SignedNote note) {
-        int size = Math.toIntExact(Checkpoint.parse(note.text()).size());
-        int index = Math.toIntExact(wanted.record().getSeq());
-        InclusionProof proof = InclusionProof.build(found.hashes.subList(0, size), index);
-        return new Proven(new TlogProof(index, proof.path(), note), wanted.hash(), wanted.record(), wanted.place());
+    /// What a PRUNE leaf states may be older than what was verified: the proof is held to the signed root.
+    private static Proven proven(Found found, MerkleFrontier before, Checked wanted, SignedNote note) {
+        Checkpoint head = Checkpoint.parse(note.text());
+        List<Digest> known = found.hashes.subList(
+                Math.toIntExact(before.size() - found.begins), Math.toIntExact(head.size() - found.begins));
+        InclusionProof proof = InclusionProof.build(before, known, wanted.record().getSeq());
+        if (!proof.verify(wanted.hash(), head.root()).equals(Verdict.VERIFIED)) {
+            throw new IntegrityException("PROVE_LOG_VIOLATED", ("prove: leaf %d of %s: expected a path to the root of the checkpoint of size"
+                    + " %d, got another: the tree that a PRUNE leaf states for the leaves before %d is not theirs")
+                            .formatted(wanted.record().getSeq(), found.origin, head.size(), before.size()));
+        }
+        return new Proven(new TlogProof(wanted.record().getSeq(), proof.path(), note), wanted.hash(), wanted.record(), wanted.place());
     }
 
     /// Whether the log in the topic has both trees, and the proof of it for who has no access.
@@ -138,18 +170,19 @@ public final class AuditProver {
             AuditOptions options, Checkpoint older, SignedNote newer, Consumer<AuditVerifier.Progress> progress) {
         Checkpoint head = Checkpoint.parse(newer.text());
         String origin = head.origin();
-        List<Digest> hashes = new ArrayList<>();
+        Found found = new Found(record -> false);
         LeafScan.Sink sink = new LeafScan.Sink() {
             @Override
             public void leaf(Checked checked, byte[] value) {
                 if (checked.record().getLogOrigin().equals(origin)) {
-                    hashes.add(checked.hash());
+                    found.leaf(checked, value);
                 }
             }
 
+            // A PRUNE leaf behind the newer tree may state the older leaves.
             @Override
             public boolean more() {
-                return hashes.size() < head.size();
+                return found.begins > 0 || found.size() < head.size();
             }
         };
         LogVerifier log = LeafScan.read(options.only(Origin.parse(origin).partition()), sink, progress);
@@ -157,20 +190,27 @@ public final class AuditProver {
         if (violation != null) {
             return new Grown(violation, null);
         }
-        if (hashes.size() < head.size()) {
+        if (found.size() < head.size()) {
             return new Grown(new Verdict.Undecided("CHECKPOINT_AHEAD",
                     "log %s: the newer checkpoint covers %d leaves, %d are here; they are late, or were removed"
-                            .formatted(origin, head.size(), hashes.size())), null);
+                            .formatted(origin, head.size(), found.size())), null);
         }
+        MerkleFrontier before = found.before();
+        if (before == null || older.size() < before.size()) {
+            return new Grown(new Verdict.Undecided("PROVE_PRUNED",
+                    "log %s: leaves 0 to %d have expired; the trees of %s leaves and more can be told, the older checkpoint is of %d"
+                            .formatted(origin, found.begins - 1, before == null ? "no" : before.size(), older.size())), null);
+        }
+        List<Digest> hashes = found.hashes.subList(
+                Math.toIntExact(before.size() - found.begins), Math.toIntExact(head.size() - found.begins));
         for (Checkpoint claim : List.of(older, head)) {
-            Digest root = MerkleFrontier.over(hashes.subList(0, Math.toIntExact(claim.size()))).root();
+            Digest root = before.and(hashes.subList(0, Math.toIntExact(claim.size() - before.size()))).root();
             if (!root.equals(claim.root())) {
                 return new Grown(new Verdict.Refuted("LOG_ROOT",
                         "checkpoint of size %d of log %s: root".formatted(claim.size(), origin), root, claim.root()), null);
             }
         }
-        ConsistencyProof proof = ConsistencyProof.build(
-                hashes.subList(0, Math.toIntExact(head.size())), Math.toIntExact(older.size()));
+        ConsistencyProof proof = ConsistencyProof.build(before, hashes, older.size());
         return new Grown(Verdict.VERIFIED, new ConsistencyText(older.size(), proof.path(), newer));
     }
 }

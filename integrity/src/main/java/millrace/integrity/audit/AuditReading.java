@@ -65,6 +65,7 @@ final class AuditReading implements AutoCloseable {
         PruneSearch.tell(leaves, log, options.resolver());
         if (matcher != null && completions != null) {
             matcher.truncated(completions.truncated());
+            matcher.leavesTruncated(leaves.truncated());
         }
     }
 

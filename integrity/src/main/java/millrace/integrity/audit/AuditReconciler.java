@@ -74,7 +74,7 @@ public final class AuditReconciler {
         reconciler.read();
         reconciler.unmatched().forEach(reconciler::found);
         return new Reconciliation(reconciler.leaves, reconciler.completions, reconciler.matcher.matched(),
-                reconciler.matcher.expired(), reconciler.counts, reconciler.findings, (System.nanoTime() - start) / 1e9);
+                reconciler.matcher.expired(), reconciler.matcher.pruned(), reconciler.counts, reconciler.findings, (System.nanoTime() - start) / 1e9);
     }
 
     private void read() {
@@ -83,6 +83,9 @@ public final class AuditReconciler {
                 KafkaLog attestations =
                         new KafkaLog(options.client(), options.topic(), options.partition(), options.stall())) {
             matcher.truncated(answers.truncated());
+            if (sinceMs == 0) {
+                matcher.leavesTruncated(attestations.truncated());
+            }
             answers.startAt(sinceMs);
             attestations.startAt(earlier);
             total = answers.span() + attestations.span();

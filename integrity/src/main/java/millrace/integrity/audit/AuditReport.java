@@ -20,6 +20,7 @@ import org.jspecify.annotations.Nullable;
 /// @param completions that were read; those of other partitions do not count
 /// @param matched completions that agree with their leaf
 /// @param expired leaves whose completions are no longer in the topic
+/// @param pruned completions whose leaves are no longer in the topic
 /// @param partitions of the audit topic that were read
 /// @param tailLeaves leaves after the last checkpoint of their log: chained, but under no checkpoint yet
 /// @param signaturesChecked whether a key was given
@@ -36,6 +37,7 @@ public record AuditReport(
         long completions,
         long matched,
         long expired,
+        long pruned,
         int partitions,
         long tailLeaves,
         boolean signaturesChecked,
@@ -95,6 +97,9 @@ public record AuditReport(
         if (expired > 0) {
             out.append(line("%d leaves are older than the oldest completion in the topic", expired));
         }
+        if (pruned > 0) {
+            out.append(line("%d completions are older than the oldest leaf in the topic", pruned));
+        }
         if (tailLeaves > 0) {
             out.append(line("%d leaves are newer than the last checkpoint", tailLeaves));
         }
@@ -132,6 +137,7 @@ public record AuditReport(
         field(out, "completions", completions);
         field(out, "matched", matched);
         field(out, "expired", expired);
+        field(out, "pruned", pruned);
         field(out, "partitions", partitions);
         field(out, "tail_leaves", tailLeaves);
         field(out, "signatures_checked", signaturesChecked);

@@ -73,12 +73,13 @@ public final class AuditVerifier {
         long read = reading.matcher == null ? 0 : reading.matcher.completions();
         long matched = reading.matcher == null ? 0 : reading.matcher.matched();
         long expired = reading.matcher == null ? 0 : reading.matcher.expired();
+        long pruned = reading.matcher == null ? 0 : reading.matcher.pruned();
         Map<String, Long> witnessed = new TreeMap<>();
         Cosignatures cosignatures = reading.cosignatures;
         if (cosignatures != null) {
             logs.forEach(log -> witnessed.put(log.origin().text(), cosignatures.covered(log.origin().text())));
         }
-        return new AuditReport(verdict, reading.log.leaves(), reading.log.checkpoints(), read, matched, expired,
+        return new AuditReport(verdict, reading.log.leaves(), reading.log.checkpoints(), read, matched, expired, pruned,
                 reading.partitions(), tail, !options.keys().isEmpty(), reading.matcher != null, logs, witnessed,
                 reading.log.computedBy(), reading.log.withdrawals(), seconds);
     }

@@ -12,12 +12,13 @@ import millrace.integrity.Verdict.Undecided;
 /// @param completions that were read
 /// @param matched completions that agree with their leaf
 /// @param expired leaves whose completions are no longer in the topic
+/// @param pruned completions whose leaves are no longer in the topic
 /// @param counts of findings, by [Kind]; all kinds are there
 /// @param findings the first [#MOST_FINDINGS] of them
 /// @param seconds wall time
 public record Reconciliation(
-        long leaves, long completions, long matched, long expired, Map<Kind, Long> counts, List<Refuted> findings,
-        double seconds) {
+        long leaves, long completions, long matched, long expired, long pruned, Map<Kind, Long> counts,
+        List<Refuted> findings, double seconds) {
     public static final int MOST_FINDINGS = 1000;
 
     /// How completions and leaves can fail to match.

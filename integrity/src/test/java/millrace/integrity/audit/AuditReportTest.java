@@ -17,7 +17,7 @@ import org.junit.jupiter.api.Test;
 
 class AuditReportTest {
     private static AuditReport report(Verdict verdict, boolean keys) {
-        return new AuditReport(verdict, 12, 2, 11, 10, 4, 1, 3, keys, true,
+        return new AuditReport(verdict, 12, 2, 11, 10, 4, 6, 1, 3, keys, true,
                 List.of(new LogStatus(new Origin("a", "b", "c", 0, 1), 12, Digest.ZERO, 9)), Map.of(),
                 Map.of("cuda on NVIDIA H200, compute capability 9.0", 10L), List.of(), 1.25);
     }
@@ -27,7 +27,7 @@ class AuditReportTest {
         String log = "\"computed_by\":{\"cuda on NVIDIA H200, compute capability 9.0\":10},"
                 + "\"logs\":[{\"origin\":\"a/b/c/0/1\",\"size\":12,\"checkpointed\":9,\"root\":\""
                 + "0".repeat(64) + "\"}],\"withdrawn\":[],";
-        String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"expired\":4,"
+        String counts = "\"leaves\":12,\"checkpoints\":2,\"completions\":11,\"matched\":10,\"expired\":4,\"pruned\":6,"
                 + "\"partitions\":1,\"tail_leaves\":3,\"signatures_checked\":true,\"completions_checked\":true,";
         assertThat(report(Verdict.VERIFIED, true).json())
                 .isEqualTo("{\"verdict\":\"ok\"," + counts + log + "\"seconds\":1.250}");
@@ -48,6 +48,7 @@ class AuditReportTest {
                 10 answers computed by cuda on NVIDIA H200, compute capability 9.0
                 11 completions read, 10 agree with their leaf and open its commitments
                 4 leaves are older than the oldest completion in the topic
+                6 completions are older than the oldest leaf in the topic
                 3 leaves are newer than the last checkpoint
                 verdict: VIOLATED (1.3 s)
                   t-3@4: LOG_X: what: expected aa, got bb
@@ -58,7 +59,7 @@ class AuditReportTest {
     void listsWhatIsWithdrawn() {
         List<Withdrawal> ranges = java.util.stream.LongStream.range(0, 22).mapToObj(i -> new Withdrawal(
                 AuditEvent.RETRACT, "a/b/c/0/1", i, i + 1, "ERASURE", "scope=request", new Place("t", 3, i))).toList();
-        AuditReport report = new AuditReport(Verdict.VERIFIED, 12, 2, 11, 10, 0, 1, 0, true, true, List.of(), Map.of(),
+        AuditReport report = new AuditReport(Verdict.VERIFIED, 12, 2, 11, 10, 0, 0, 1, 0, true, true, List.of(), Map.of(),
                 Map.of(), ranges, 1.25);
         assertThat(report.text()).contains("22 ranges of leaves are withdrawn or in doubt:\n"
                 + "  RETRACT leaves 0 to 1 of a/b/c/0/1: ERASURE, scope=request (t-3@0)\n").contains("  and 2 more: see --json\n");

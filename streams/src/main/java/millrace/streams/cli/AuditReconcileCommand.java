@@ -107,7 +107,7 @@ final class AuditReconcileCommand implements Callable<Integer> {
     private static ObjectNode report(Reconciliation found) {
         ObjectNode line = AuditConsole.object().put("verdict", AuditConsole.word(found.verdict()))
                 .put("leaves", found.leaves()).put("completions", found.completions()).put("matched", found.matched())
-                .put("expired", found.expired());
+                .put("expired", found.expired()).put("pruned", found.pruned());
         ObjectNode counts = line.putObject("counts");
         for (Kind kind : Kind.values()) {
             counts.put(name(kind), found.counts().get(kind));
@@ -126,6 +126,9 @@ final class AuditReconcileCommand implements Callable<Integer> {
                 found.completions(), found.leaves(), found.matched()));
         if (found.expired() > 0) {
             console.say("%d leaves are older than the oldest completion in the topic".formatted(found.expired()));
+        }
+        if (found.pruned() > 0) {
+            console.say("%d completions are older than the oldest leaf in the topic".formatted(found.pruned()));
         }
         for (Kind kind : Kind.values()) {
             long count = found.counts().get(kind);

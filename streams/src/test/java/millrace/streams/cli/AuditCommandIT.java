@@ -67,7 +67,7 @@ class AuditCommandIT {
             scene.commit(scene::answer);
             Ran verified = run(scene.verify("--key", KEY.vkey(), "--json"));
             assertThat(verified.out()).startsWith("{\"verdict\":\"ok\",\"leaves\":22,\"checkpoints\":1,\"completions\":22,"
-                    + "\"matched\":22,\"expired\":0,\"partitions\":2,\"tail_leaves\":1,\"signatures_checked\":true,"
+                    + "\"matched\":22,\"expired\":0,\"pruned\":0,\"partitions\":2,\"tail_leaves\":1,\"signatures_checked\":true,"
                     + "\"completions_checked\":true,");
             assertThat(verified.exitCode()).isZero();
             assertThat(run(scene.verify("--partition", "1", "--skip-completions")).out())

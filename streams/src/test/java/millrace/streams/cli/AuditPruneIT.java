@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.file.Path;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import millrace.integrity.Digest;
@@ -17,10 +18,14 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.common.TopicPartition;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import picocli.CommandLine;
 
 /// A topic whose oldest leaves were deleted verifies from where the log said that it may begin.
 class AuditPruneIT {
+    @TempDir
+    Path folder;
+
     private static void delete(EmbeddedBroker broker, String topic, long before) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", broker.bootstrap()))) {
             admin.deleteRecords(Map.of(new TopicPartition(topic, 1), RecordsToDelete.beforeOffset(before))).all().get(30, TimeUnit.SECONDS);
@@ -67,7 +72,19 @@ class AuditPruneIT {
             assertThat(verify(scene, 0)).contains("\"leaves\":20,", "\"size\":32,\"checkpointed\":32,\"root\":\"" + scene.state.frontier().root().hex());
             String[] prove = scene.on(new String[] {"prove"}, "--partition", "1", "--request-id", "r-15");
             assertThat(audit(3, prove)).contains("prove: leaf 15 of " + scene.state.origin()
-                    + ": expected all leaves of the log, whose hashes its path is made of, got none of 0 to 11: retention has deleted");
+                    + ": expected all leaves of the log, whose hashes its path is made of, got none of 0 to 11: retention has deleted them, and"
+                    + " their tree is stated for leaves from 20 on only");
+            Path proof = folder.resolve("r-25.proof");
+            String proven = audit(0, scene.on(
+                    new String[] {"prove"}, "--partition", "1", "--request-id", "r-25", "--output", proof.toString(), "--json"));
+            assertThat(proven).contains("\"seq\":25,");
+            String leaf = proven.replaceAll("(?s).*\"leaf\":\"([0-9a-f]{64})\".*", "$1");
+            assertThat(audit(0, "check-proof", proof.toString(), "--key", AuditScene.KEY.vkey(), "--leaf", leaf))
+                    .as("its path is made of what the PRUNE leaf states").contains("ok");
+            assertThat(audit(0, scene.verify("--key", AuditScene.KEY.vkey(), "--settle-ms", "0", "--json")))
+                    .as("completions outlive their leaves").contains("\"completions\":31,", "\"pruned\":12,");
+            assertThat(audit(0, "reconcile", "--bootstrap", broker.bootstrap(), "--topic", scene.audit, "--completions-topic",
+                    scene.completions, "--settle-ms", "0", "--json")).contains("\"pruned\":12,", "\"orphan\":0");
             delete(broker, scene.audit, 42);
             assertThat(verify(scene, 2)).contains("\"code\":\"LOG_PREFIX_MISSING\"");
         }
