@@ -35,7 +35,11 @@ final class ConfigGuard {
             }
         }
         if (bare.contains("config.providers")) {
-            throw refused(key, "config providers are off; put secrets into the config file (mode 0600) or into the environment");
+            throw refused(key, "config providers are off; put secrets into files of secrets.dir, into the config file (mode 0600) or into"
+                    + " the environment");
+        }
+        if (bare.endsWith("sasl.kerberos.kinit.cmd")) {
+            throw refused(key, "the client would run this command; log in with a keytab in sasl.jaas.config instead");
         }
         if (value.contains("${")) {
             throw refused(key, "the value holds a ${...} reference, which is not expanded; give the value itself");

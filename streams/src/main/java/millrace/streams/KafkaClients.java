@@ -3,6 +3,7 @@ package millrace.streams;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.clients.NetworkClient;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
@@ -11,9 +12,11 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.streams.StreamsConfig;
+import org.slf4j.LoggerFactory;
 
 /// The properties of every Kafka client of ours: the service's needs first, the user's `kafka.` keys over them.
 public final class KafkaClients {
@@ -24,8 +27,15 @@ public final class KafkaClients {
 
     private final ServiceConfig config;
 
+    /// @throws ConfigException code `CONFIG_REFUSED` if the clients' log would show what they log in with
     public KafkaClients(ServiceConfig config) {
         this.config = config;
+        boolean logsIn = config.kafka().entrySet().stream().anyMatch(
+                entry -> entry.getKey().endsWith("security.protocol") && entry.getValue().strip().startsWith("SASL"));
+        if (logsIn && LoggerFactory.getLogger(NetworkClient.class).isDebugEnabled()) {
+            throw new ConfigException("CONFIG_REFUSED: logger " + NetworkClient.class.getName() + ": expected INFO or above, got DEBUG;"
+                    + " with SASL it would write the log-in into the log (CVE-2026-33558)");
+        }
     }
 
     public Admin admin() {

@@ -26,8 +26,8 @@ import org.jspecify.annotations.Nullable;
 
 /// The service's configuration: one definition of every key, and a typed view.
 ///
-/// Sources, the later winning: the defaults, a properties file, environment variables (`MILLRACE_ENGINE_KV_FORMAT` is
-/// `engine.kv.format`), `-D key=value`. Keys under `kafka.` are handed to every Kafka client without the prefix.
+/// Sources, the later winning: the defaults, a properties file, the files of `secrets.dir`, environment variables
+/// (`MILLRACE_ENGINE_KV_FORMAT` is `engine.kv.format`), `-D key=value`. Keys under `kafka.` are handed to every Kafka client without the prefix.
 public final class ServiceConfig {
     public static final String KAFKA_PREFIX = "kafka.";
     public static final String REGISTRY_PREFIX = "schema.registry.";
@@ -70,6 +70,9 @@ public final class ServiceConfig {
                     "Copies of each partition's stores that other instances keep up to date, so that one of them takes over without a restore.")
             .define("state.dir", Type.STRING, "data/state", nonEmpty(), Importance.HIGH,
                     "Directory of the state stores and of this instance's id. Keep it across restarts.")
+            .define(SecretFiles.KEY, Type.STRING, "", Importance.MEDIUM,
+                    "Directory with one file for each secret, named as the key that it holds the value of, such as "
+                            + "kafka.sasl.jaas.config. Other files are left alone. Wins over the config file.")
             .define("store.type", Type.STRING, "rocksdb", ValidString.in("rocksdb", "memory"), Importance.LOW,
                     "Where the stores live. With memory a restart after a crash waits for the open transaction to time out.")
             .define("embedded.dir", Type.STRING, "data/broker", nonEmpty(), Importance.MEDIUM,
@@ -208,16 +211,26 @@ public final class ServiceConfig {
             }
             properties.stringPropertyNames().forEach(k -> all.put(k, properties.getProperty(k).strip()));
         }
+        Map<String, String> outer = new HashMap<>();
         env.forEach((k, v) -> {
             if (k.startsWith(ENV_PREFIX)) {
                 String key = k.substring(ENV_PREFIX.length()).toLowerCase(Locale.ROOT).replace('_', '.');
-                if (DEFINITION.names().contains(key) || key.startsWith(KAFKA_PREFIX) || isOfRegistry(key)) {
-                    all.put(key, v);
+                if (isKey(key)) {
+                    outer.put(key, v);
                 }
             }
         });
-        all.putAll(overrides);
+        outer.putAll(overrides);
+        String secrets = outer.getOrDefault(SecretFiles.KEY, all.getOrDefault(SecretFiles.KEY, ""));
+        if (!secrets.isBlank()) {
+            all.putAll(SecretFiles.read(Path.of(secrets), ServiceConfig::isKey));
+        }
+        all.putAll(outer);
         return of(all);
+    }
+
+    private static boolean isKey(String key) {
+        return DEFINITION.names().contains(key) || key.startsWith(KAFKA_PREFIX) || isOfRegistry(key);
     }
 
     /// The configuration with exactly these values set.

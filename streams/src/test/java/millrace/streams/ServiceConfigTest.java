@@ -117,6 +117,14 @@ class ServiceConfigTest {
     }
 
     @Test
+    void refusesACommandThatTheClientWouldRun() {
+        for (String key : new String[] {"kafka.sasl.kerberos.kinit.cmd", "kafka.admin.sasl.kerberos.kinit.cmd"}) {
+            refused(key, "/tmp/x.sh", "CONFIG_REFUSED: config key \"" + key + "\": the client would run this command; log in with a"
+                    + " keytab in sasl.jaas.config instead");
+        }
+    }
+
+    @Test
     void refusesFilesWhereAnAddressIsExpected() {
         refused("kafka.sasl.oauthbearer.token.endpoint.url", "file:///etc/passwd", "CONFIG_REFUSED: config key"
                 + " \"kafka.sasl.oauthbearer.token.endpoint.url\": expected an http or https address, got a file address");
@@ -127,7 +135,7 @@ class ServiceConfigTest {
     @Test
     void refusesConfigProviders() {
         refused("kafka.config.providers", "file", "CONFIG_REFUSED: config key \"kafka.config.providers\": config providers are off; put"
-                + " secrets into the config file (mode 0600) or into the environment");
+                + " secrets into files of secrets.dir, into the config file (mode 0600) or into the environment");
         refused("kafka.sasl.jaas.config", "${file:/etc/passwd:root}", "CONFIG_REFUSED: config key \"kafka.sasl.jaas.config\": login"
                 + " module \"${file:/etc/passwd:root}\" is not one of [com.sun.security.auth.module.Krb5LoginModule,"
                 + " org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule,"

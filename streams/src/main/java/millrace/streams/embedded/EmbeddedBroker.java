@@ -16,6 +16,7 @@ import java.nio.file.SimpleFileVisitor;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
@@ -48,9 +49,9 @@ public final class EmbeddedBroker implements AutoCloseable {
     private boolean closed;
 
     /// Where to listen, and what to tell clients; port 0 stands for a free one.
-    private record Address(String host, String advertisedHost, int port) {
+    private record Address(String host, String advertisedHost, int port, String protocol, Map<String, String> settings) {
         Address withPort(int port) {
-            return new Address(host, advertisedHost, port);
+            return new Address(host, advertisedHost, port, protocol, settings);
         }
 
         static String of(String host, int port) {
@@ -76,13 +77,18 @@ public final class EmbeddedBroker implements AutoCloseable {
     /// Like [#start], where clients reach the broker by another name than the address it is bound to:
     /// `host` may be `0.0.0.0`, `advertisedHost` may not.
     public static EmbeddedBroker start(Path directory, String host, int port, String advertisedHost) {
-        return open(directory, new Address(host, advertisedHost, port), false);
+        return open(directory, new Address(host, advertisedHost, port, "PLAINTEXT", Map.of()), false);
     }
 
     /// Starts a broker in a new temporary directory, deleted on [#close].
     public static EmbeddedBroker ephemeral(String host, int port) {
+        return ephemeral(host, port, "PLAINTEXT", Map.of());
+    }
+
+    /// The same with another protocol for clients, such as `SASL_SSL`, and what the broker needs for it.
+    static EmbeddedBroker ephemeral(String host, int port, String protocol, Map<String, String> settings) {
         try {
-            return open(Files.createTempDirectory("millrace-broker-"), new Address(host, host, port), true);
+            return open(Files.createTempDirectory("millrace-broker-"), new Address(host, host, port, protocol, settings), true);
         } catch (IOException e) {
             String message = "embedded broker: cannot create a temporary directory in %s: %s; "
                     + "set java.io.tmpdir to a folder that can be written";
@@ -197,10 +203,11 @@ public final class EmbeddedBroker implements AutoCloseable {
         p.put("process.roles", "broker,controller");
         p.put("node.id", String.valueOf(NODE_ID));
         p.put("controller.quorum.voters", NODE_ID + "@127.0.0.1:" + controllerPort);
-        p.put("listeners", "PLAINTEXT://" + bound + ",CONTROLLER://127.0.0.1:" + controllerPort);
-        p.put("advertised.listeners", "PLAINTEXT://" + Address.of(address.advertisedHost, address.port));
+        p.put("listeners", address.protocol + "://" + bound + ",CONTROLLER://127.0.0.1:" + controllerPort);
+        p.put("advertised.listeners", address.protocol + "://" + Address.of(address.advertisedHost, address.port));
         p.put("controller.listener.names", "CONTROLLER");
-        p.put("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT");
+        p.put("listener.security.protocol.map", address.protocol + ":" + address.protocol + ",CONTROLLER:PLAINTEXT");
+        p.put("inter.broker.listener.name", address.protocol);
         p.put("log.dirs", data.toString());
         // One node holds the only replica.
         p.put("offsets.topic.replication.factor", "1");
@@ -227,6 +234,7 @@ public final class EmbeddedBroker implements AutoCloseable {
         // The first produce of a transaction retries while the previous one completes; 20-100 ms is far too patient.
         p.put("add.partitions.to.txn.retry.backoff.ms", "2");
         p.put("add.partitions.to.txn.retry.backoff.max.ms", "10");
+        p.putAll(address.settings);
         return p;
     }
 
