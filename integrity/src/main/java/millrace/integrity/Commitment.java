@@ -31,7 +31,11 @@ public final class Commitment {
         /// A record's value as it was received.
         RECORD(6),
         /// Digests of logits, each 4 bytes little-endian.
-        LOGITS(7);
+        LOGITS(7),
+        /// The response format that the choice of tokens was held to, as the prompt has it, in UTF-8.
+        GUIDE(8),
+        /// What a completion says beside its text, as [ReplyForm] writes it.
+        REPLY(9);
 
         private final int number;
 
@@ -103,6 +107,11 @@ public final class Commitment {
     /// @param proofs [ActivationProof]s, encoded and after one another
     public static Digest proofs(byte[] salt, byte[] proofs) {
         return commit(Kind.PROOFS, salt, proofs);
+    }
+
+    /// @param responseFormat its JSON text, as the prompt has it
+    public static Digest guide(byte[] salt, String responseFormat) {
+        return commit(Kind.GUIDE, salt, responseFormat.getBytes(StandardCharsets.UTF_8));
     }
 
     /// To a record's value as received; a record without a value counts as no bytes.

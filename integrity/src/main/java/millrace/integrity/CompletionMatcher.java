@@ -86,11 +86,11 @@ public final class CompletionMatcher {
     /// What a completion says, with its content reduced to commitments.
     private record Stated(
             Facts facts, Formats formats, Digest leaf, Digest textCommit, @Nullable Digest idsCommit, Logits logits,
-            @Nullable Digest proofs, Place place, int round) {}
+            @Nullable Digest proofs, @Nullable Digest reply, Place place, int round) {}
 
     private record Attested(
             Facts facts, Formats formats, Digest leaf, Digest textCommit, Digest idsCommit, Logits logits,
-            @Nullable Digest proofs, int outPartition, Place place, int round) {}
+            @Nullable Digest proofs, @Nullable Digest reply, int outPartition, Place place, int round) {}
 
     /// @param completionsTopic leaves that name another topic are answered there and are not expected here
     /// @param resolver see [WireReader]
@@ -176,7 +176,7 @@ public final class CompletionMatcher {
                         : Commitment.logits(salt, record.getLogitsDigests())),
                 record.getActivationProofs() == null ? null
                         : Commitment.proofs(salt, Buffers.bytes(record.getActivationProofs())),
-                place, round);
+                ReplyForm.commit(salt, record), place, round);
     }
 
     /// As a leaf has it, which says zeros for a model without a digest.
@@ -232,6 +232,7 @@ public final class CompletionMatcher {
                 new Logits(record.getLogitsEvery(),
                         record.getLogitsCommit() == null ? null : Digest.of(record.getLogitsCommit())),
                 record.getProofsCommit() == null ? null : Digest.of(record.getProofsCommit()),
+                record.getReplyCommit() == null ? null : Digest.of(record.getReplyCommit()),
                 record.getOutPartition(), checked.place(), round);
         if (stated == null && isExpired(record, log)) {
             expired++;
@@ -272,6 +273,9 @@ public final class CompletionMatcher {
         check(Objects.equals(stated.proofs, leaf.proofs), "RECON_COMMITMENT",
                 "completion: activation proofs, as " + leaf.place + " commits to them", shown(leaf.proofs),
                 shown(stated.proofs), stated.place);
+        check(Objects.equals(stated.reply, leaf.reply), "RECON_COMMITMENT",
+                "completion: reply and log probabilities, as " + leaf.place + " commits to them", shown(leaf.reply),
+                shown(stated.reply), stated.place);
         matched++;
     }
 

@@ -75,6 +75,17 @@ class AuditFormatTest {
         assertThat(Commitment.logits(SALT, digests).hex()).isEqualTo(one("commitment", "logits_commit"));
     }
 
+    @Test
+    void replies() {
+        assertThat(one("reply", "guide")).isEqualTo(TestLog.GUIDE);
+        assertThat(Commitment.guide(SALT, TestLog.GUIDE).hex()).isEqualTo(one("reply", "guide_commit"));
+        byte[] bytes = ReplyForm.encode(TestLog.reply(7), TestLog.logprobs(7));
+        assertThat(bytes).isEqualTo(bytes("reply", "bytes"));
+        assertThat(Commitment.commit(Commitment.Kind.REPLY, SALT, bytes).hex()).isEqualTo(one("reply", "reply_commit"));
+        assertThat(ReplyForm.commit(SALT, TestLog.reply(7), TestLog.logprobs(7)))
+                .hasToString(Digest.ofHex(one("reply", "reply_commit")).toString());
+    }
+
     private static byte[] hex(String block, String key) {
         return HexFormat.of().parseHex(one(block, key));
     }
@@ -120,9 +131,18 @@ class AuditFormatTest {
     }
 
     @Test
+    void leafOfTheThirdVersion() {
+        AttestationRecord record = leaf("leaf-v3");
+        assertThat(record.getSchemaVersion()).isEqualTo(3);
+        assertThat(record.getDevice().getName()).isEqualTo("NVIDIA H200");
+        assertThat(record.getGuideCommit()).isNull();
+        assertThat(record.getReplyCommit()).isNull();
+    }
+
+    @Test
     void leafOfTheCurrentVersion() {
         AttestationRecord record = leaf("leaf");
-        assertThat(record.getSchemaVersion()).isEqualTo(3);
+        assertThat(record.getSchemaVersion()).isEqualTo(4);
         assertThat(record).isEqualTo(new TestLog(0).next());
         assertThat(Digest.of(record.getLogitsCommit())).isEqualTo(Commitment.logits(SALT, TestLog.LOGITS));
         assertThat(one("leaf", "fingerprint")).isEqualTo(Schemas.ATTESTATION.fingerprintHex());

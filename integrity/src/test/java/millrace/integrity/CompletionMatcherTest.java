@@ -12,6 +12,7 @@ import millrace.schemas.AuditEvent;
 import millrace.schemas.Completion;
 import millrace.schemas.FinishReason;
 import millrace.schemas.Schemas;
+import millrace.schemas.TokenLogprob;
 import org.junit.jupiter.api.Test;
 
 class CompletionMatcherTest {
@@ -307,6 +308,41 @@ class CompletionMatcherTest {
         leaves();
         assertRefuted("RECON_COMMITMENT", "completion: activation proofs, as millrace.audit-0@0 commits to them",
                 commitment.hex(), Commitment.proofs(TestLog.SALT, new byte[] {1, 2, 4}).hex(), place(0));
+    }
+
+    @Test
+    void findsRepliesAndLogProbabilitiesThatTheCommitmentDoesNotOpenTo() {
+        log.add(3);
+        List<TokenLogprob> other = TestLog.logprobs(0);
+        other.getFirst().getTop().getFirst().setLogprob(-0.125f);
+        change(0, completion -> completion.setLogprobs(other));
+        completions();
+        leaves();
+        assertRefuted("RECON_COMMITMENT",
+                "completion: reply and log probabilities, as millrace.audit-0@0 commits to them",
+                String.valueOf(ReplyForm.commit(TestLog.SALT, TestLog.reply(0), TestLog.logprobs(0))),
+                String.valueOf(ReplyForm.commit(TestLog.SALT, TestLog.reply(0), other)), place(0));
+        violates("RECON_COMMITMENT", completion -> completion.getReply().setContent("another"));
+        violates("RECON_COMMITMENT", completion -> completion.getReply().setReasoningContent(null));
+        violates("RECON_COMMITMENT", completion -> completion.getReply().getToolCalls().getFirst().setArguments("{}"));
+        violates("RECON_COMMITMENT", completion -> completion.getReply().setToolCalls(List.of()));
+        violates("RECON_COMMITMENT", completion -> completion.setReply(null));
+        violates("RECON_COMMITMENT", completion -> completion.setLogprobs(null));
+        violates("RECON_COMMITMENT", completion -> {
+            completion.setReply(null);
+            completion.setLogprobs(null);
+        });
+    }
+
+    @Test
+    void findsAReplyThatNothingCommitsTo() {
+        log.add(record -> record.setReplyCommit(null));
+        change(0, completion -> completion.setReply(TestLog.reply(0)));
+        completions();
+        leaves();
+        assertRefuted("RECON_COMMITMENT",
+                "completion: reply and log probabilities, as millrace.audit-0@0 commits to them", "none",
+                String.valueOf(ReplyForm.commit(TestLog.SALT, TestLog.reply(0), null)), place(0));
     }
 
     /// Below level 3 neither the leaf nor the completion has any.

@@ -264,7 +264,7 @@ class LogVerifierTest {
         List<Integer> older = lengthsOfOlderVersions(log.next());
         log.add(2);
         byte[] whole = log.leaves.get(1);
-        assertThat(older).hasSize(2);
+        assertThat(older).hasSize(3);
         for (int length : older) {
             log.leaves.set(1, Arrays.copyOf(whole, length));
             assertThat(log.verifier().violation()).isNotNull().extracting(Refuted::code).isEqualTo("LOG_PREV_LEAF");

@@ -19,16 +19,22 @@ import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
 import millrace.schemas.ComputeDevice;
 import millrace.schemas.FinishReason;
+import millrace.schemas.Hash;
 import millrace.schemas.PreviousLog;
 import millrace.schemas.RecordModel;
+import millrace.schemas.Reply;
 import millrace.schemas.Schemas;
 import millrace.schemas.Timings;
+import millrace.schemas.TokenLogprob;
+import millrace.schemas.ToolCall;
+import millrace.schemas.TopLogprob;
 import millrace.schemas.Usage;
 import org.apache.avro.Schema;
 import org.apache.avro.io.BinaryEncoder;
 import org.apache.avro.io.EncoderFactory;
 import org.apache.avro.specific.SpecificDatumWriter;
 import org.apache.avro.specific.SpecificRecord;
+import org.jspecify.annotations.Nullable;
 
 /// A hand-made audit log of one partition, honest until a test makes it otherwise.
 public final class TestLog {
@@ -77,6 +83,24 @@ public final class TestLog {
         return "answer " + seq;
     }
 
+    /// Text of the response format of every prompt.
+    public static final String GUIDE = "{\"type\":\"json_object\"}";
+
+    public static Reply reply(long seq) {
+        return new Reply(text(seq), "thought " + seq, List.of(new ToolCall("call_0", "get_time", "{\"zone\":\"UTC\"}")));
+    }
+
+    public static List<TokenLogprob> logprobs(long seq) {
+        var best = new TopLogprob((int) seq, ByteBuffer.wrap(new byte[] {'a'}), -0.25f);
+        return List.of(new TokenLogprob(1, ByteBuffer.wrap(new byte[] {(byte) 0xc3}), -1.5f, List.of(best)),
+                new TokenLogprob(2, ByteBuffer.allocate(0), 0f, List.of()));
+    }
+
+    private static @Nullable Hash replyCommit(long seq) {
+        Digest commitment = ReplyForm.commit(SALT, reply(seq), logprobs(seq));
+        return commitment == null ? null : commitment.toHash();
+    }
+
     /// The record that an honest writer would add next.
     public AttestationRecord next() {
         long seq = state.size();
@@ -104,6 +128,7 @@ public final class TestLog {
                 .setKeyHint(Digest.sha256("key").toHash()).setBlockTableSha256(Digest.sha256("blocks").toHash())
                 .setScrubGeneration(2L).setScrubAgeMs(1_500L).setKvPagesVerified(5).setLogitsEvery(2)
                 .setLogitsCommit(Commitment.logits(SALT, LOGITS).toHash())
+                .setGuideCommit(Commitment.guide(SALT, GUIDE).toHash()).setReplyCommit(replyCommit(seq))
                 .setDevice(new ComputeDevice("NVIDIA H200", "9.0", "12.8", Digest.sha256("image").toHash(), false))
                 .build();
     }
@@ -138,6 +163,8 @@ public final class TestLog {
         record.setSchemaVersion(1);
         record.setLogitsEvery(0);
         record.setLogitsCommit(null);
+        record.setGuideCommit(null);
+        record.setReplyCommit(null);
         Schema old = Schemas.ATTESTATION.versions().getLast();
         byte[] wire = wire(record, old);
         Digest hash = Leaf.hash(Digest.of(Schemas.fingerprint(old)), Arrays.copyOfRange(wire, WireReader.PREFIX, wire.length));
@@ -177,7 +204,9 @@ public final class TestLog {
                         record.getInPartition(), seq, leaf.hash().toHash()))
                 .setSalt(ByteBuffer.wrap(SALT)).setKvFormat(record.getKvFormat())
                 .setWeightFormat(record.getWeightFormat()).setLogitsEvery(record.getLogitsEvery())
-                .setLogitsDigests(record.getLogitsCommit() == null ? null : LOGITS).build();
+                .setLogitsDigests(record.getLogitsCommit() == null ? null : LOGITS)
+                .setReply(record.getReplyCommit() == null ? null : reply(seq))
+                .setLogprobs(record.getReplyCommit() == null ? null : logprobs(seq)).build();
     }
 
     /// Signs the tree as it is now.

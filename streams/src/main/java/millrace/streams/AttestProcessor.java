@@ -158,17 +158,18 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         switch (outcome) {
             case Outcome.Answered answered -> {
                 Outcome.Answered fitting = answered;
-                AttestationRecord record = shared.attestations().answered(log.state(), answered, salt, now);
+                BesideText beside = shared.completions().beside(answered);
+                AttestationRecord record = shared.attestations().answered(log.state(), answered, beside, salt, now);
                 Leaf leaf = Leaf.of(record);
-                Completion completion = shared.completions().answered(answered, log.state(), leaf, salt);
+                Completion completion = shared.completions().answered(answered, beside, log.state(), leaf, salt);
                 byte[] wire = shared.encoders().completion().encode(completion);
                 if (wire.length > maxBytes) {
                     // A record that the broker refuses would end the thread, and come back at each restart.
                     fitting = shared.completions().tooLarge(answered, wire.length, maxBytes);
-                    record = shared.attestations().answered(log.state(), fitting, salt, now);
+                    record = shared.attestations().answered(log.state(), fitting, BesideText.NOTHING, salt, now);
                     leaf = Leaf.of(record);
                     wire = shared.encoders().completion().encode(
-                            shared.completions().answered(fitting, log.state(), leaf, salt));
+                            shared.completions().answered(fitting, BesideText.NOTHING, log.state(), leaf, salt));
                 }
                 keeper.keepSalt(answered.prompt().getTenant(), record.getRequestId(), salt);
                 // Of a result that was too large the failure depends on those steps as well.

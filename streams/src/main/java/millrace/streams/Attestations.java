@@ -10,6 +10,7 @@ import millrace.engine.IntegrityConfig;
 import millrace.engine.IntegrityState;
 import millrace.engine.ModelCard;
 import millrace.engine.ModelTrust;
+import millrace.engine.ResponseFormat;
 import millrace.engine.Sampling;
 import millrace.engine.Transcript;
 import millrace.integrity.Commitment;
@@ -28,7 +29,10 @@ import org.jspecify.annotations.Nullable;
 
 /// Writes attestation records: what is claimed of one outcome.
 final class Attestations {
-    private static final int SCHEMA_VERSION = 3;
+    /// The first version of the record that commits to response formats and replies.
+    static final int VERSION_OF_REPLIES = 4;
+
+    private static final int SCHEMA_VERSION = 4;
     private static final Hash NONE = Digest.ZERO.toHash();
     private static final byte[] NOTHING = new byte[0];
     private static final int LEVEL_COMMITMENTS = 0;
@@ -106,7 +110,7 @@ final class Attestations {
         return hex.matches("[0-9a-f]{64}") ? Digest.ofHex(hex).toHash() : NONE;
     }
 
-    AttestationRecord answered(TreeState log, Outcome.Answered outcome, byte[] salt, long nowMs) {
+    AttestationRecord answered(TreeState log, Outcome.Answered outcome, BesideText beside, byte[] salt, long nowMs) {
         GenerationResult result = outcome.result();
         GenerationRequest request = outcome.prepared().request();
         Sampling sampling = request.sampling();
@@ -142,7 +146,16 @@ final class Attestations {
                 .setLogitsEvery(replayable ? transcript.logitsEvery() : 0)
                 .setProofsCommit(proofs == null ? null : Commitment.proofs(salt, proofs).toHash())
                 .setLogitsCommit(replayable ? Commitment.logits(salt, transcript.logitsDigests()).toHash() : null)
+                .setGuideCommit(guide(request.format(), outcome.prompt().getResponseFormat(), salt))
+                .setReplyCommit(beside.commit(salt))
                 .build();
+    }
+
+    /// The commitment to a response format that narrows the choice of tokens; null for one that does not.
+    ///
+    /// @param text as the prompt has it
+    static @Nullable Hash guide(ResponseFormat format, @Nullable String text, byte[] salt) {
+        return format instanceof ResponseFormat.Text || text == null ? null : Commitment.guide(salt, text).toHash();
     }
 
     private static AuditVerdict verdict(Outcome.Answered outcome) {

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import millrace.engine.GenerationResult;
 import millrace.engine.ModelCard;
+import millrace.engine.TextEngine;
 import millrace.engine.Transcript;
 import millrace.integrity.Leaf;
 import millrace.integrity.TreeState;
@@ -18,13 +19,21 @@ import millrace.schemas.Usage;
 
 /// Writes completion records.
 final class Completions {
+    private final TextEngine engine;
     private final ModelCard card;
 
-    Completions(ModelCard card) {
-        this.card = card;
+    /// @param engine whose chat format reads the answers
+    Completions(TextEngine engine) {
+        this.engine = engine;
+        this.card = engine.card();
     }
 
-    Completion answered(Outcome.Answered outcome, TreeState log, Leaf leaf, byte[] salt) {
+    /// What the completion of an outcome says beside its text.
+    BesideText beside(Outcome.Answered outcome) {
+        return BesideText.of(engine, outcome.prepared(), outcome.result());
+    }
+
+    Completion answered(Outcome.Answered outcome, BesideText beside, TreeState log, Leaf leaf, byte[] salt) {
         GenerationResult result = outcome.result();
         Prompt prompt = outcome.prompt();
         millrace.engine.Timings timings = result.timings();
@@ -55,6 +64,8 @@ final class Completions {
                 .setActivationProofs(proofs == null ? null : ByteBuffer.wrap(proofs))
                 .setLogitsDigests(replayable ? List.copyOf(transcript.logitsDigests()) : null)
                 .setLogitsEvery(replayable ? transcript.logitsEvery() : 0)
+                .setReply(beside.reply())
+                .setLogprobs(beside.logprobs())
                 .build();
     }
 

@@ -132,7 +132,7 @@ public final class InferenceService implements AutoCloseable {
         alarms = own(Alarms.start(engine, instanceId, alarmRoad(kafka), metrics));
         Attestations attestations = new Attestations(card, engine::integrity, config, instanceId, signer);
         attest = new AttestProcessor.Shared(
-                attestations, new EventLeaves(attestations, card), new Completions(card), encoders, LogKeys.Signing.LOCAL,
+                attestations, new EventLeaves(attestations, card), new Completions(engine), encoders, LogKeys.Signing.LOCAL,
                 logs, alarms, keeping(retention),
                 new KafkaAuditTail(kafka, config.string("topics.audit"), registry::byId), LOG_PATIENCE,
                 config.string("audit.origin"), cluster, metrics, Clock.systemUTC(), Ticker.SYSTEM, new SecureRandom(), config);

@@ -12,6 +12,7 @@ import millrace.engine.GenerationRequest;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
+import millrace.engine.ResponseFormat;
 import millrace.engine.Sampling;
 import millrace.engine.TextEngine;
 import millrace.engine.ToolCall;
@@ -27,6 +28,9 @@ final class Intake {
     private static final int MAX_METADATA = 32;
     private static final int MAX_METADATA_CHARS = 512;
     private static final int MAX_PRIORITY = 100;
+    private static final int SHOWN_CHARS = 40;
+    private static final String TOOLS_AUTO = "auto";
+    private static final String TOOLS_NONE = "none";
     /// A deadline further away than this is taken for a mistake of units or of a clock.
     private static final long MAX_DEADLINE_AHEAD_MS = 7L * 86_400_000L;
 
@@ -115,8 +119,24 @@ final class Intake {
         if (priority < -MAX_PRIORITY || priority > MAX_PRIORITY) {
             return new Refusal("PARAM_RANGE", "priority: expected -100 to 100, got " + priority);
         }
-        Refusal metadata = checkMetadata(prompt.getMetadata());
+        Refusal choice = checkChoices(prompt);
+        Refusal metadata = choice != null ? choice : checkMetadata(prompt.getMetadata());
         return metadata != null ? metadata : checkDeadline(prompt.getDeadlineMs());
+    }
+
+    private static @Nullable Refusal checkChoices(Prompt prompt) {
+        Integer logprobs = prompt.getLogprobs();
+        if (logprobs != null && (logprobs < 0 || logprobs > GenerationRequest.MAX_LOGPROBS)) {
+            return new Refusal("PARAM_RANGE", "logprobs: expected 0 to " + GenerationRequest.MAX_LOGPROBS + ", got " + logprobs);
+        }
+        Refusal toolChoice = checkChoice("tool_choice", prompt.getToolChoice(), TOOLS_AUTO, TOOLS_NONE);
+        return toolChoice != null ? toolChoice : checkChoice("reasoning_effort", prompt.getReasoningEffort(), "high", "max");
+    }
+
+    private static @Nullable Refusal checkChoice(String field, @Nullable String value, String one, String other) {
+        return value == null || value.equals(one) || value.equals(other) ? null
+                : new Refusal("PARAM_RANGE", "%s: expected %s or %s, got \"%s\"".formatted(
+                        field, one, other, presentable(value.length() > SHOWN_CHARS ? value.substring(0, SHOWN_CHARS) : value)));
     }
 
     static @Nullable Refusal checkMetadata(Map<String, String> metadata) {
@@ -166,7 +186,9 @@ final class Intake {
         long deadline = prompt.getDeadlineMs() == null ? Long.MAX_VALUE : prompt.getDeadlineMs();
         return engine.prepare(new GenerationRequest(
                 prompt.getRequestId(), input(prompt), sampling, maxTokens, stop, deadline, prompt.getPriority(),
-                salts.of(prompt.getTenant())));
+                salts.of(prompt.getTenant()),
+                prompt.getLogprobs() == null ? GenerationRequest.NO_LOGPROBS : prompt.getLogprobs(),
+                prompt.getResponseFormat() == null ? ResponseFormat.TEXT : ResponseFormat.parse(prompt.getResponseFormat())));
     }
 
     static PromptInput input(Prompt prompt) {
@@ -185,7 +207,9 @@ final class Intake {
             messages.add(new ChatMessage(message.getRole(), message.getContent(), message.getReasoningContent(),
                     message.getName(), message.getToolCallId(), calls));
         }
-        return new PromptInput.Messages(messages, new ChatOptions(prompt.getTools(), prompt.getThinking(), null, true));
+        String tools = TOOLS_NONE.equals(prompt.getToolChoice()) ? null : prompt.getTools();
+        return new PromptInput.Messages(
+                messages, new ChatOptions(tools, prompt.getThinking(), prompt.getReasoningEffort(), true));
     }
 
     /// An id that may stand in records and logs in place of one that may not.

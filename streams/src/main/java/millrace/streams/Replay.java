@@ -24,9 +24,9 @@ import millrace.integrity.Commitment;
 import millrace.integrity.Digest;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.NoteSigner;
-import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Refuted;
 import millrace.integrity.Verdict.Undecided;
+import millrace.integrity.Verdict;
 import millrace.integrity.audit.AnswerReader.Answer;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditEvent;
@@ -35,6 +35,8 @@ import millrace.schemas.ComputeDevice;
 import millrace.schemas.FinishReason;
 import millrace.schemas.Hash;
 import millrace.schemas.Prompt;
+import millrace.schemas.Reply;
+import millrace.schemas.TokenLogprob;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.jspecify.annotations.Nullable;
 
@@ -86,7 +88,7 @@ public final class Replay {
     /// Whether a leaf is of an answer that can be computed again.
     public static boolean isAnswer(AttestationRecord record) {
         return record.getEvent() == AuditEvent.INFERENCE && switch (record.getFinish()) {
-            case stop, length, deadline -> true;
+            case stop, length, deadline, cancelled -> true;
             default -> false;
         };
     }
@@ -123,8 +125,10 @@ public final class Replay {
         }
         byte[] salt = Buffers.bytes(completion.getSalt());
         try {
-            PreparedPrompt prepared = prepare(answer.leaf().record(), record);
-            Refuted other = comparePrompt(answer, prepared, salt);
+            Prompt prompt = decoder.apply(record);
+            PreparedPrompt prepared = prepare(answer.leaf().record(), prompt, record);
+            Refuted other = comparePrompt(answer, prompt, prepared, salt);
+            other = other != null ? other : compareReading(answer, completion, prepared, salt);
             if (other != null) {
                 return CompletableFuture.completedFuture(Result.exact(answer, other, 0));
             }
@@ -147,7 +151,7 @@ public final class Replay {
         List<Integer> ids = completion.getTokenIds();
         if (tolerance == null) {
             engine.submit(prompt, result -> running.complete(
-                    Result.exact(answer, compare(answer, completion, result, salt), result.tokenIds().size())));
+                    Result.exact(answer, compare(answer, completion, prompt, result, salt), result.tokenIds().size())));
         } else if (ids == null) {
             engine.submit(prompt, result -> running.complete(Result.within(
                     answer, TolerantComparison.of(answer, completion, result, salt), result.tokenIds().size())));
@@ -213,8 +217,7 @@ public final class Replay {
                         answer.name() + ": its completion, which has the salt, is no longer in the topic");
     }
 
-    private PreparedPrompt prepare(AttestationRecord leaf, ConsumerRecord<byte[], byte[]> record) {
-        Prompt prompt = decoder.apply(record);
+    private PreparedPrompt prepare(AttestationRecord leaf, Prompt prompt, ConsumerRecord<byte[], byte[]> record) {
         prompt.setDeadlineMs(null); // it has passed
         Source source = new Source(record.topic(), record.partition(), record.offset(), record.timestamp(), record.key(),
                 record.value(), record.headers());
@@ -223,18 +226,44 @@ public final class Replay {
         return new Intake(engine, limits, salts, Clock.systemUTC()).prepare(prompt, source);
     }
 
-    /// An answer that its deadline ended is computed as far as it came.
+    /// An answer that something from outside ended is computed as far as it came.
     private static PreparedPrompt bounded(AttestationRecord leaf, PreparedPrompt prepared) {
-        if (leaf.getFinish() != FinishReason.deadline) {
+        if (endedItself(leaf)) {
             return prepared;
         }
-        GenerationRequest request = prepared.request();
-        return new PreparedPrompt(new GenerationRequest(request.id(), request.input(), request.sampling(),
-                leaf.getCompletionTokens(), request.stop(), request.deadlineMs(), request.priority(), request.cacheSalt()),
-                prepared.text(), prepared.ids());
+        return new PreparedPrompt(
+                prepared.request().withMaxNewTokens(leaf.getCompletionTokens()), prepared.text(), prepared.ids());
     }
 
-    private static @Nullable Refuted comparePrompt(Answer answer, PreparedPrompt prepared, byte[] salt) {
+    /// Whether the tokens say where it ends, and not its deadline or its client.
+    static boolean endedItself(AttestationRecord leaf) {
+        return leaf.getFinish() != FinishReason.deadline && leaf.getFinish() != FinishReason.cancelled;
+    }
+
+    /// Whether the leaf is of a time when leaves committed to response formats and replies.
+    private static boolean tellsOfReplies(AttestationRecord leaf) {
+        return leaf.getSchemaVersion() >= Attestations.VERSION_OF_REPLIES;
+    }
+
+    /// Reads the completion's text again: its reply must be that reading, and what was committed to. Its log probabilities
+    /// are taken as they are; where this engine has the same bits they are computed again too.
+    private @Nullable Refuted compareReading(Answer answer, Completion completion, PreparedPrompt prepared, byte[] salt) {
+        AttestationRecord leaf = answer.leaf().record();
+        Comparison same = new Comparison(answer, "REPLAY_REPLY");
+        if (tellsOfReplies(leaf)) {
+            boolean nothing = leaf.getCompletionTokens() == 0;
+            Reply reply = nothing ? null : BesideText.reply(engine, prepared, completion.getText());
+            same.check("reply and log probabilities", shown(leaf.getReplyCommit()),
+                    shown(new BesideText(reply, completion.getLogprobs()).commit(salt)));
+        }
+        return same.first;
+    }
+
+    private static String shown(@Nullable Hash commitment) {
+        return commitment == null ? "none" : Digest.of(commitment).toString();
+    }
+
+    private static @Nullable Refuted comparePrompt(Answer answer, Prompt prompt, PreparedPrompt prepared, byte[] salt) {
         AttestationRecord leaf = answer.leaf().record();
         GenerationRequest request = prepared.request();
         Sampling sampling = request.sampling();
@@ -250,10 +279,15 @@ public final class Replay {
         same.check("min_p", leaf.getMinPBits(), Float.floatToRawIntBits(sampling.minP()));
         same.check("repetition penalty", leaf.getRepetitionPenaltyBits(),
                 Float.floatToRawIntBits(sampling.repetitionPenalty()));
+        if (tellsOfReplies(leaf)) {
+            same.check("response format", shown(leaf.getGuideCommit()),
+                    shown(Attestations.guide(request.format(), prompt.getResponseFormat(), salt)));
+        }
         return same.first;
     }
 
-    private Verdict compare(Answer answer, Completion completion, GenerationResult result, byte[] salt) {
+    private Verdict compare(
+            Answer answer, Completion completion, PreparedPrompt prompt, GenerationResult result, byte[] salt) {
         if (result.reason() == millrace.engine.FinishReason.FAILED) {
             return new Undecided("REPLAY_ENGINE", "%s: the engine failed: %s: %s"
                     .formatted(answer.name(), result.errorCode(), result.errorMessage()));
@@ -275,10 +309,17 @@ public final class Replay {
             same.check("activation proofs", leaf.getProofsCommit(),
                     Commitment.proofs(salt, proofs == null ? new byte[0] : proofs));
         }
-        if (leaf.getFinish() != FinishReason.deadline) {
+        if (endedItself(leaf)) {
             same.code = "REPLAY_TEXT";
             same.check("finish reason", leaf.getFinish(), Completions.finish(result.reason()));
             same.check("text", leaf.getCompletionCommit(), Commitment.completion(salt, result.text()));
+        }
+        if (tellsOfReplies(leaf)) {
+            // The reading of the text was compared; what remains is what stands for the logits.
+            BesideText again = BesideText.of(engine, prompt, result);
+            same.code = "REPLAY_REPLY";
+            same.check("log probabilities" + firstOther(completion.getLogprobs(), again.logprobs()), shown(leaf.getReplyCommit()),
+                    shown(new BesideText(completion.getReply(), again.logprobs()).commit(salt)));
         }
         return same.first == null ? Verdict.VERIFIED : same.first;
     }
@@ -296,6 +337,15 @@ public final class Replay {
         }
         return every == 1 ? ", first at step %d: %s, now %s".formatted(at, item(attested, at), item(again, at))
                 : ", first in steps %d to %d".formatted(at * every, at * every + every - 1);
+    }
+
+    private static String firstOther(@Nullable List<TokenLogprob> attested, @Nullable List<TokenLogprob> again) {
+        int at = 0;
+        while (attested != null && again != null && at < attested.size() && at < again.size()
+                && attested.get(at).equals(again.get(at))) {
+            at++;
+        }
+        return attested == null ? "" : ", first at step " + at;
     }
 
     private static String item(List<Integer> items, int at) {

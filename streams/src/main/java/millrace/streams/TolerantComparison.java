@@ -79,7 +79,7 @@ record TolerantComparison(Verdict verdict, int nearTies, int proofs) {
 
     private static Verdict text(Answer answer, Completion completion, FinishReason reason, String text) {
         AttestationRecord leaf = answer.leaf().record();
-        if (leaf.getFinish() == millrace.schemas.FinishReason.deadline) {
+        if (!Replay.endedItself(leaf)) {
             return Verdict.VERIFIED;
         }
         if (!Completions.finish(reason).equals(leaf.getFinish())) {

@@ -92,7 +92,7 @@ class InferenceTopologyTest {
         assertThat(leaf.getOutPartition()).isZero();
         assertThat(leaf.getSeed()).isEqualTo(completion.getSeed());
         assertThat(leaf.getMaxBatch()).isEqualTo(2);
-        assertThat(leaf.getSchemaVersion()).isEqualTo(3);
+        assertThat(leaf.getSchemaVersion()).isEqualTo(4);
         assertThat(leaf.getKvFormat()).isEqualTo("int8");
         assertThat(leaf.getWeightFormat()).isEqualTo("int4+bf16");
         byte[] salt = completion.getSalt().array();

@@ -77,7 +77,7 @@ final class LogTask {
         ScriptedEngine engine = new ScriptedEngine();
         Attestations attestations = new Attestations(engine.card(), engine::integrity, config, "instance-1", signer);
         AttestProcessor.Shared shared = new AttestProcessor.Shared(
-                attestations, new EventLeaves(attestations, engine.card()), new Completions(engine.card()), encoders, LogKeys.Signing.LOCAL,
+                attestations, new EventLeaves(attestations, engine.card()), new Completions(engine), encoders, LogKeys.Signing.LOCAL,
                 new AuditLogs(metrics), new Alarms(engine, "instance-1", road(), metrics, clock),
                 new LogKeeper.Shared(signer, previous, new AvroDecoder<>(registry, Control.class), saltEncoder, retention),
                 partition -> tail(), Duration.ofMillis(1), "millrace.test", "cluster-1", metrics, clock, clock.ticker(),

@@ -124,7 +124,7 @@ final class ServiceDriver implements AutoCloseable {
                 () -> engineFailures++, clock, clock.ticker(), config);
         Attestations attestations = new Attestations(engine.card(), engine::integrity, config, "instance-1", signer);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
-                attestations, new EventLeaves(attestations, engine.card()), new Completions(engine.card()), encoders, this::sign,
+                attestations, new EventLeaves(attestations, engine.card()), new Completions(engine), encoders, this::sign,
                 logs, watch, keeping(serde), tail, patience, "millrace.test", "cluster-1", metrics, clock, clock.ticker(),
                 new SecureRandom(), config);
         Properties properties = new Properties();

@@ -134,7 +134,7 @@ public final class TopologyParts extends Topology {
                 new CacheSalts(around.signer(), ""), ORDERS, logs, clients, metrics, around.onEngineFailure(), around.clock(),
                 ticker, config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
-                attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine().card()), ENCODERS,
+                attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine()), ENCODERS,
                 LogKeys.Signing.LOCAL, logs, alarms, new LogKeeper.Shared(around.signer(), null, ORDERS, SALTS, Duration.ofDays(184)),
                 partition -> Optional.ofNullable(around.lastLeaf().apply(partition)).map(TopologyParts::last),
                 Duration.ofSeconds(20), DOMAIN, CLUSTER, metrics, around.clock(), ticker, around.random(), config);

@@ -31,7 +31,7 @@ import org.jspecify.annotations.Nullable;
 ///
 /// The first line that holds counts. What no line describes has no chat format: it serves texts and token ids only.
 public final class ChatFormats {
-    /// Raised whenever any format writes anything else than before.
+    /// Raised whenever any format writes anything else than before, or reads an answer otherwise.
     static final int VERSION = 1;
 
     private static final String JINJA = "chat_template.jinja";

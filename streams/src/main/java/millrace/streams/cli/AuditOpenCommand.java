@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.function.Supplier;
 import millrace.engine.InvalidRequestException;
@@ -15,6 +16,7 @@ import millrace.integrity.Commitment;
 import millrace.integrity.Digest;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.LogVerifier.Checked;
+import millrace.integrity.ReplyForm;
 import millrace.integrity.Verdict;
 import millrace.integrity.Verdict.Refuted;
 import millrace.integrity.Verdict.Undecided;
@@ -190,7 +192,17 @@ final class AuditOpenCommand implements Callable<Integer> {
             items.add(item("logits", logits, key, digests != null,
                     () -> Commitment.logits(key(key), digests == null ? List.of() : digests)));
         }
+        if (leaf.getReplyCommit() != null) {
+            items.add(completion == null ? new Item("reply", null, "")
+                    : reply(leaf.getReplyCommit(), key, completion));
+        }
         return items;
+    }
+
+    private static Item reply(Hash commitment, byte @Nullable [] key, Completion completion) {
+        Digest made = ReplyForm.commit(key(key), completion);
+        return made == null && key != null ? new Item("reply", false, "the completion has none")
+                : item("reply", commitment, key, true, () -> Objects.requireNonNull(made));
     }
 
     private void prompt(
@@ -212,6 +224,10 @@ final class AuditOpenCommand implements Callable<Integer> {
                     : item("prompt", leaf.getPromptCommit(), key, true, () -> Commitment.prompt(key(key), text)));
         }
         items.add(item("stop strings", leaf.getStopCommit(), key, true, () -> Commitment.stopList(key(key), stop)));
+        if (leaf.getGuideCommit() != null) {
+            String format = prompt.getResponseFormat() == null ? "" : prompt.getResponseFormat();
+            items.add(item("response format", leaf.getGuideCommit(), key, true, () -> Commitment.guide(key(key), format)));
+        }
     }
 
     private @Nullable String text(Prompt prompt) {
