@@ -6,6 +6,13 @@ public interface GenerationListener {
     /// last [#onRestart], is the final text.
     default void onDelta(String text) {}
 
+    /// The same, for who wants to know how far it has come.
+    ///
+    /// @param tokens generated so far, those without text included
+    default void onDelta(String text, int tokens) {
+        onDelta(text);
+    }
+
     /// What the deltas have said so far is void: a check found that some of it may be wrong. They begin again.
     default void onRestart() {}
 

@@ -61,7 +61,16 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             Runnable onEngineFailure,
             Clock clock,
             Ticker ticker,
-            ServiceConfig config) {}
+            ServiceConfig config,
+            Previews previews) {
+        /// Without previews.
+        Shared(
+                TextEngine engine, PromptDecoder decoder, Intake.Limits limits, CacheSalts salts, AvroDecoder<Control> cancels,
+                AuditLogs logs, WakeableClients clients, ServiceMetrics metrics, Runnable onEngineFailure, Clock clock, Ticker ticker,
+                ServiceConfig config) {
+            this(engine, decoder, limits, salts, cancels, logs, clients, metrics, onEngineFailure, clock, ticker, config, Previews.NONE);
+        }
+    }
 
     /// @param withheld earlier results of it that were not handed on
     private record Work(Source source, Prompt prompt, PreparedPrompt prepared, int withheld) {
@@ -353,12 +362,13 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         Life now = life;
         for (Work work = batch.poll(); work != null; work = batch.poll()) {
             long offset = work.source().offset();
-            generations.put(offset, shared.engine().submit(work.prepared(), result -> {
+            Previews.Shown shown = new Previews.Shown(work.source(), work.prompt(), work.prepared(), work.withheld() > 0);
+            generations.put(offset, shared.engine().submit(work.prepared(), shared.previews().of(shown, () -> now.over, result -> {
                 if (!now.over) {
                     now.ended.add(new Ended(offset, result));
                     poll.signal();
                 }
-            }));
+            })));
         }
     }
 

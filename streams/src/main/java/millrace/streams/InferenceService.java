@@ -24,6 +24,7 @@ import millrace.schemas.AttestationRecord;
 import millrace.schemas.CheckpointRecord;
 import millrace.schemas.Completion;
 import millrace.schemas.Control;
+import millrace.schemas.Delta;
 import millrace.schemas.Prompt;
 import millrace.schemas.SaltRecord;
 import millrace.streams.console.Health;
@@ -70,6 +71,7 @@ public final class InferenceService implements AutoCloseable {
     private final AuditLogs logs;
     private Alarms alarms;
     private RegistryPromptDecoder decoder;
+    private Previews previews = Previews.NONE;
     private AvroDecoder<Control> cancels;
     private @Nullable KafkaStreamsMetrics streamsMetrics;
     private String instanceId = "";
@@ -130,6 +132,8 @@ public final class InferenceService implements AutoCloseable {
                 + ": schemas registered");
         ModelCard card = engine.card();
         alarms = own(Alarms.start(engine, instanceId, alarmRoad(kafka), metrics));
+        previews = own(KafkaPreviews.start(engine, AvroEncoder.open(registry, Delta.class, config.string("topics.deltas") + "-value",
+                AvroSerdeConfig.of(config.registry())), () -> kafka.previewProducer(), config, metrics.previews()));
         Attestations attestations = new Attestations(card, engine::integrity, config, instanceId, signer);
         attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, card), new Completions(engine), encoders, LogKeys.Signing.LOCAL,
@@ -251,7 +255,7 @@ public final class InferenceService implements AutoCloseable {
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), cancels,
                 logs, clients, metrics,
-                this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config);
+                this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config, previews);
         KafkaStreams next = new KafkaStreams(
                 InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId, clients), clients,
                 new SteadyTime(Clock.systemUTC(), Ticker.SYSTEM));

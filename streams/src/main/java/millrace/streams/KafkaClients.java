@@ -90,6 +90,22 @@ public final class KafkaClients {
         return new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
+    /// The producer of previews: idempotent, in no transaction, and it would rather lose a record than wait for it.
+    KafkaProducer<byte[], byte[]> previewProducer() {
+        Map<String, Object> properties = plain();
+        int lingerMs = config.integer("previews.linger.ms");
+        properties.put(ProducerConfig.ACKS_CONFIG, "all");
+        properties.put(ProducerConfig.ENABLE_IDEMPOTENCE_CONFIG, true);
+        properties.put(ProducerConfig.LINGER_MS_CONFIG, lingerMs);
+        properties.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, 500);
+        properties.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, 5_000);
+        properties.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, 10_000);
+        // Not to be asked for at the first token after a quiet hour.
+        properties.put(ProducerConfig.METADATA_MAX_IDLE_CONFIG, 86_400_000);
+        properties.putIfAbsent(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, ProducerLimits.maxRequestBytes(config));
+        return new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
     /// What the auditor's and other plain clients connect with.
     public Map<String, Object> plain() {
         Map<String, Object> properties = new HashMap<>();

@@ -160,6 +160,10 @@ public final class ServiceConfig {
                     "How long a prompt may wait for its micro-batch to fill; 0 hands over what one poll brought.")
             .define("inflight.max", Type.INT, 64, Range.between(1, 100_000), Importance.MEDIUM,
                     "Prompts in the engine, running or waiting, at which partitions are held back; resumed below three quarters.")
+            .define("previews.linger.ms", Type.INT, 0, Range.between(0, 1_000), Importance.LOW,
+                    "How long a preview may wait for others to share a request; 0 sends what is there, which batches under load anyway.")
+            .define("previews.queue.max", Type.INT, 10_000, Range.between(1, 10_000_000), Importance.LOW,
+                    "Pieces of text that may wait to be sent as previews; more are dropped, which leaves a hole in the preview's numbers.")
             .define("commit.gap.ms", Type.LONG, 10L, Range.between(0L, 1_000L), Importance.LOW,
                     "Results are committed on demand, but not more often than this.")
             .define("stream.threads", Type.INT, 1, Range.between(1, 64), Importance.LOW,

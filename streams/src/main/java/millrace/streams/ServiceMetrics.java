@@ -41,6 +41,7 @@ final class ServiceMetrics {
     private final DistributionSummary batchSize;
     private final Timer queueWait;
     private final Map<String, Counter> outcomes = new ConcurrentHashMap<>();
+    private final PreviewMeters previews;
     private final PartitionQueues queues = new PartitionQueues(this);
     private final AtomicLong witnessedMs = new AtomicLong(-1);
     private volatile @Nullable AnswerMeters answers;
@@ -64,6 +65,7 @@ final class ServiceMetrics {
         // From 0 on, so that the first of each is an increase.
         List.of("done", "refused", "unreadable").forEach(result -> registry.counter("millrace.control.records", "result", result));
         List.of("stop", "length", "failed", "rejected").forEach(result -> outcome(result, ""));
+        previews = new PreviewMeters(registry);
         cachedTokens = registry.counter("millrace.prompts.cached.tokens");
         verifiedPages = registry.counter("millrace.integrity.kv.verified");
         batchSize = DistributionSummary.builder("millrace.batch.size")
@@ -86,6 +88,11 @@ final class ServiceMetrics {
     /// Names the model that answers from here on; answers are measured only then.
     void serves(String model) {
         answers = new AnswerMeters(registry, model);
+    }
+
+    /// What becomes of previews.
+    PreviewMeters previews() {
+        return previews;
     }
 
     /// What waits in the partitions of the prompts.

@@ -3,6 +3,7 @@ package millrace.streams;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 import java.util.function.Predicate;
 import millrace.engine.Device;
 import millrace.engine.FinishReason;
@@ -18,6 +19,7 @@ import millrace.engine.ModelCard;
 import millrace.engine.ModelTrust;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
+import millrace.engine.ReplyReader;
 import millrace.engine.TextEngine;
 import millrace.engine.Timings;
 import millrace.engine.Transcript;
@@ -53,6 +55,7 @@ final class ScriptedEngine implements TextEngine {
     final List<IntegrityEvent> events = new ArrayList<>();
     IntegrityState state = IntegrityState.NONE;
     Predicate<GenerationResult> distrusted = result -> false;
+    Function<PreparedPrompt, ReplyReader> replies = prompt -> ReplyReader.plain();
     @Nullable String failure;
     ModelTrust trust = ModelTrust.OFF;
     String blockTable = "";
@@ -109,6 +112,11 @@ final class ScriptedEngine implements TextEngine {
             throw new InvalidRequestException("PROMPT_EMPTY", "prompt: expected at least one token, got none");
         }
         return new PreparedPrompt(request, text, new int[text.getBytes(StandardCharsets.UTF_8).length]);
+    }
+
+    @Override
+    public ReplyReader replies(PreparedPrompt prompt) {
+        return replies.apply(prompt);
     }
 
     @Override

@@ -163,7 +163,7 @@ final class GenerationWork implements Work {
 
     private void emit(Sequence sequence, String delta) {
         if (!delta.isEmpty()) {
-            call(sequence, l -> l.onDelta(delta));
+            call(sequence, l -> l.onDelta(delta, sequence.generated()));
         }
     }
 

@@ -1,0 +1,119 @@
+package millrace.streams.bench;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import millrace.engine.FinishReason;
+import millrace.engine.Generation;
+import millrace.engine.GenerationListener;
+import millrace.engine.GenerationRequest;
+import millrace.engine.GenerationResult;
+import millrace.engine.ModelCard;
+import millrace.engine.PreparedPrompt;
+import millrace.engine.TextEngine;
+import millrace.engine.Timings;
+import millrace.engine.Transcript;
+import millrace.engine.Usage;
+
+/// An engine that gives every running prompt one word at each step, a step after the other in equal time, from one thread like
+/// the real one: what is measured with it is how soon the words are seen. The answer of a prompt of `n` words is `n` words.
+public final class PacedEngine implements TextEngine {
+    private static final class Job implements Generation {
+        private final PreparedPrompt prompt;
+        private final GenerationListener listener;
+        private final String[] words;
+        private final StringBuilder text = new StringBuilder();
+        private int given;
+        private volatile boolean cancelled;
+
+        private Job(PreparedPrompt prompt, GenerationListener listener) {
+            this.prompt = prompt;
+            this.listener = listener;
+            this.words = prompt.text().split(" ");
+        }
+
+        @Override
+        public void cancel() {
+            cancelled = true;
+        }
+    }
+
+    private final NoOpEngine facts = new NoOpEngine();
+    private final long stepNanos;
+    private final Queue<Job> submitted = new ConcurrentLinkedQueue<>();
+    private final AtomicInteger load = new AtomicInteger();
+    private final Thread thread = Thread.ofPlatform().name("paced-engine").daemon().unstarted(this::run);
+    private volatile boolean closed;
+
+    public PacedEngine(Duration step) {
+        this.stepNanos = step.toNanos();
+        thread.start();
+    }
+
+    @Override
+    public ModelCard card() {
+        return facts.card();
+    }
+
+    @Override
+    public PreparedPrompt prepare(GenerationRequest request) {
+        return facts.prepare(request);
+    }
+
+    @Override
+    public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
+        Job job = new Job(prompt, listener);
+        load.incrementAndGet();
+        submitted.add(job);
+        return job;
+    }
+
+    @Override
+    public int load() {
+        return load.get();
+    }
+
+    private void run() {
+        List<Job> running = new ArrayList<>();
+        long next = System.nanoTime();
+        while (!closed) {
+            for (Job job = submitted.poll(); job != null; job = submitted.poll()) {
+                running.add(job);
+            }
+            running.removeIf(this::step);
+            next = Math.max(next + stepNanos, System.nanoTime() - stepNanos);
+            LockSupport.parkNanos(next - System.nanoTime());
+        }
+    }
+
+    /// @return whether it has ended
+    private boolean step(Job job) {
+        if (!job.cancelled && job.given < job.words.length) {
+            String word = (job.given == 0 ? "" : " ") + job.words[job.given++];
+            job.text.append(word);
+            job.listener.onDelta(word, job.given);
+        }
+        if (!job.cancelled && job.given < job.words.length) {
+            return false;
+        }
+        load.decrementAndGet();
+        int promptTokens = job.prompt.text().getBytes(StandardCharsets.UTF_8).length;
+        job.listener.onEnd(new GenerationResult(job.text.toString(), Collections.nCopies(job.given, 0),
+                job.cancelled ? FinishReason.CANCELLED : FinishReason.STOP, new Usage(promptTokens, job.given, 0), Timings.NONE, null, null,
+                Transcript.NONE));
+        return true;
+    }
+
+    @Override
+    public void close() {
+        closed = true;
+        LockSupport.unpark(thread);
+        facts.close();
+    }
+}
