@@ -1,0 +1,100 @@
+package millrace.engine.guide;
+
+import java.nio.charset.StandardCharsets;
+import java.util.function.Consumer;
+import millrace.engine.tokenizer.Reasoning;
+import org.jspecify.annotations.Nullable;
+
+/// A completion: reasoning where there may be some, then white space, then one value and nothing else.
+///
+/// @param root what the value is like
+/// @param shared whether `root` belongs to no schema
+record DocumentRule(Shape root, boolean shared) implements Rule {
+    private static final byte[] OPENING = Reasoning.OPENING.getBytes(StandardCharsets.UTF_8);
+    private static final byte[] CLOSING = Reasoning.CLOSING.getBytes(StandardCharsets.UTF_8);
+
+    @Override
+    public Place start(int depthLeft) {
+        return start(Reasoning.NONE);
+    }
+
+    Place start(Reasoning reasoning) {
+        return switch (reasoning) {
+            case NONE -> new At(this, Phase.LEAD, 0);
+            case POSSIBLE -> new At(this, Phase.FREE_LEAD, 0);
+            case OPEN -> new At(this, Phase.REASONING, 0);
+        };
+    }
+
+    private enum Phase {
+        /// White space before the value, or before reasoning.
+        FREE_LEAD,
+        /// In the marker that opens the reasoning.
+        OPENING,
+        REASONING,
+        /// White space before the value.
+        LEAD,
+        DONE
+    }
+
+    /// @param count run of [Space], or bytes of the marker that is looked for
+    record At(DocumentRule rule, Phase phase, int count) implements Place {
+        @Override
+        public @Nullable Place step(int b) {
+            return switch (phase) {
+                case FREE_LEAD -> b == OPENING[0] ? new At(rule, Phase.OPENING, 1) : lead(b);
+                case OPENING -> b != OPENING[count]
+                        ? null
+                        : count + 1 == OPENING.length ? new At(rule, Phase.REASONING, 0) : new At(rule, phase, count + 1);
+                case REASONING -> reasoning(b);
+                case LEAD -> lead(b);
+                case DONE -> null;
+            };
+        }
+
+        private @Nullable Place lead(int b) {
+            int run = Space.step(count, b);
+            return run < 0 ? null : new At(rule, phase, run);
+        }
+
+        // No proper end of the marker is one of its beginnings, so a byte that does not go on begins anew.
+        private Place reasoning(int b) {
+            int matched = b == CLOSING[count] ? count + 1 : b == CLOSING[0] ? 1 : 0;
+            return matched == CLOSING.length ? new At(rule, Phase.LEAD, 0) : new At(rule, phase, matched);
+        }
+
+        /// Whether tokens that mark the reasoning may come.
+        boolean marked() {
+            return phase == Phase.FREE_LEAD || phase == Phase.OPENING || phase == Phase.REASONING;
+        }
+
+        @Override
+        public boolean calls() {
+            return phase == Phase.LEAD || phase == Phase.FREE_LEAD;
+        }
+
+        @Override
+        public void enter(int depthLeft, Consumer<Place> out) {
+            for (Rule value : rule.root.rules()) {
+                if (value.depth() <= depthLeft) {
+                    out.accept(value.start(depthLeft));
+                }
+            }
+        }
+
+        @Override
+        public @Nullable Place returned(Place child) {
+            return calls() && rule.root.allows(child.rule()) ? new At(rule, Phase.DONE, 0) : null;
+        }
+
+        @Override
+        public boolean complete() {
+            return phase == Phase.DONE;
+        }
+
+        @Override
+        public boolean closed() {
+            return phase == Phase.DONE;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+package millrace.engine.guide;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import millrace.engine.ResponseFormat;
+import millrace.engine.tokenizer.Reasoning;
+import millrace.engine.tokenizer.Tokenizer;
+import org.jspecify.annotations.Nullable;
+
+/// What the guided completions of one model share: the vocabulary as a tree, forms that were read before, and masks.
+///
+/// [#guide] may be called from any thread. [#start] and the runs that it gives belong to one thread, the engine's.
+public final class GuideEngine {
+    private static final int MAX_GUIDES = 128;
+
+    private final Tokenizer tokenizer;
+    private final int vocabSize;
+    private final Set<Integer> stopTokens;
+    private final Map<String, Guide> guides = new LinkedHashMap<>(16, 0.75f, true) {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<String, Guide> eldest) {
+            return size() > MAX_GUIDES;
+        }
+    };
+    private final Guide anyObject = Guide.anyObject();
+    private final States shared = States.shared();
+    private volatile @Nullable GuideTokens tokens;
+    private @Nullable MaskTable masks;
+
+    /// @param vocabSize of the model, whose logits may be more than the tokenizer's tokens
+    /// @param stopTokens ids that end a completion
+    public GuideEngine(Tokenizer tokenizer, int vocabSize, Set<Integer> stopTokens) {
+        this.tokenizer = tokenizer;
+        this.vocabSize = vocabSize;
+        this.stopTokens = Set.copyOf(stopTokens);
+    }
+
+    /// The form that a request asks for; null for text.
+    ///
+    /// @throws millrace.engine.InvalidRequestException GUIDE_SCHEMA, GUIDE_UNSUPPORTED, GUIDE_UNSATISFIABLE, GUIDE_LIMIT
+    public @Nullable Guide guide(ResponseFormat format) {
+        return switch (format) {
+            case ResponseFormat.Text text -> null;
+            case ResponseFormat.JsonObject object -> {
+                tokens();
+                yield anyObject;
+            }
+            case ResponseFormat.JsonSchema(String schema) -> {
+                tokens();
+                yield read(schema);
+            }
+        };
+    }
+
+    private Guide read(String schema) {
+        synchronized (guides) {
+            Guide known = guides.get(schema);
+            if (known != null) {
+                return known;
+            }
+        }
+        Guide guide = Guide.read(schema);
+        synchronized (guides) {
+            Guide first = guides.putIfAbsent(schema, guide);
+            return first == null ? guide : first;
+        }
+    }
+
+    /// Made by the first who asks, on a thread that prepares requests: it takes a moment.
+    private GuideTokens tokens() {
+        GuideTokens known = tokens;
+        if (known != null) {
+            return known;
+        }
+        synchronized (this) {
+            known = tokens;
+            if (known == null) {
+                known = new GuideTokens(tokenizer, vocabSize, stopTokens);
+                tokens = known;
+            }
+            return known;
+        }
+    }
+
+    /// The way of one completion.
+    ///
+    /// @param reasoning what comes before the document
+    public GuideRun start(Guide guide, Reasoning reasoning) {
+        GuideTokens known = tokens();
+        MaskTable table = masks;
+        if (table == null) {
+            table = new MaskTable(known.trie(), vocabSize);
+            masks = table;
+        }
+        return new GuideRun(guide, guide.states(shared), known, table, reasoning);
+    }
+
+    /// Masks that are kept.
+    int masks() {
+        return masks == null ? 0 : masks.masks();
+    }
+}

@@ -1,0 +1,121 @@
+package millrace.engine.guide;
+
+import java.util.Map;
+import millrace.engine.tokenizer.Reasoning;
+import org.jspecify.annotations.Nullable;
+
+/// How far one completion has come in its form. A function of the form and the tokens so far, and of nothing else.
+public final class GuideRun {
+    private final Guide guide;
+    private final States states;
+    private final GuideTokens tokens;
+    private final MaskTable masks;
+    private final Reasoning reasoning;
+    private final long[] bits;
+    private @Nullable Frame top;
+
+    GuideRun(Guide guide, States states, GuideTokens tokens, MaskTable masks, Reasoning reasoning) {
+        this.guide = guide;
+        this.states = states;
+        this.tokens = tokens;
+        this.masks = masks;
+        this.reasoning = reasoning;
+        bits = new long[masks.words()];
+        restart();
+    }
+
+    /// Goes back to before the first token.
+    public void restart() {
+        State start = states.start(guide.document().start(reasoning));
+        top = new Frame(start, null, Guide.MAX_DEPTH, null, null);
+    }
+
+    /// Copies the logits of tokens that may come next, and −∞ for all others.
+    ///
+    /// @param logits `logits[offset … offset + out.length)`
+    /// @return false if no token may come
+    public boolean mask(float[] logits, int offset, float[] out) {
+        long[] allowed = allowed();
+        boolean any = false;
+        for (int word = 0; word < allowed.length; word++) {
+            int from = word << 6;
+            int to = Math.min(from + 64, out.length);
+            long left = allowed[word];
+            any |= left != 0;
+            if (left == -1) {
+                System.arraycopy(logits, offset + from, out, from, to - from);
+                continue;
+            }
+            java.util.Arrays.fill(out, from, to, Float.NEGATIVE_INFINITY);
+            for (; left != 0; left &= left - 1) {
+                int id = from + Long.numberOfTrailingZeros(left);
+                out[id] = logits[offset + id];
+            }
+        }
+        return any;
+    }
+
+    /// The tokens that may come next, 64 to a word; valid until the next call.
+    long[] allowed() {
+        Frame at = top;
+        java.util.Arrays.fill(bits, 0);
+        if (at == null) {
+            return bits;
+        }
+        if (!closed()) {
+            masks.mark(at, states.horizon(), bits);
+            for (Map.Entry<Integer, byte[]> marker : tokens.markers().entrySet()) {
+                if (at.state().marked() && after(at, marker.getValue()) != null) {
+                    set(marker.getKey());
+                }
+            }
+        }
+        if (at.complete()) {
+            for (int id : tokens.stopTokens()) {
+                set(id);
+            }
+        }
+        return bits;
+    }
+
+    private void set(int id) {
+        bits[id >>> 6] |= 1L << id;
+    }
+
+    /// Goes on with a token.
+    ///
+    /// @return false if it may not come; then nothing may, until [#restart]
+    public boolean advance(int token) {
+        Frame at = top;
+        if (at == null) {
+            return false;
+        }
+        byte[] marker = tokens.markers().get(token);
+        byte[] bytes = marker == null ? tokens.trie().bytes(token) : marker;
+        boolean text = bytes.length > 0 && (marker == null || at.state().marked());
+        top = text ? after(at, bytes) : null;
+        return top != null;
+    }
+
+    private static @Nullable Frame after(Frame from, byte[] bytes) {
+        Frame frame = from;
+        for (byte b : bytes) {
+            Frame next = frame.step(b & 0xFF);
+            frame = next == null ? null : next.settle();
+            if (frame == null) {
+                return null;
+            }
+        }
+        return frame;
+    }
+
+    /// Whether the completion may end here.
+    public boolean complete() {
+        return top != null && top.complete();
+    }
+
+    /// Whether it must end here: the document is whole and nothing can be added.
+    public boolean closed() {
+        return top != null && top.up() == null && top.state().closed();
+    }
+}

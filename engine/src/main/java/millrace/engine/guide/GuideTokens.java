@@ -1,0 +1,51 @@
+package millrace.engine.guide;
+
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import millrace.engine.tokenizer.Reasoning;
+import millrace.engine.tokenizer.Tokenizer;
+
+/// What a vocabulary's tokens are to a guided completion.
+///
+/// Added tokens are no text: they mark turns, tools and the like, so none may stand in a document; what they look like can still be
+/// written with other tokens. Those around the reasoning may come where reasoning may.
+final class GuideTokens {
+    private final TokenTrie trie;
+    private final Map<Integer, byte[]> markers = new HashMap<>();
+    private final int[] stopTokens;
+
+    GuideTokens(Tokenizer tokenizer, int vocabSize, Set<Integer> stopTokens) {
+        this.stopTokens = stopTokens.stream().filter(id -> id < vocabSize).mapToInt(Integer::intValue).sorted().toArray();
+        Set<Integer> excluded = new HashSet<>(stopTokens);
+        excluded.addAll(tokenizer.addedTokens().values());
+        byte[][] bytes = new byte[vocabSize][];
+        for (int id = 0; id < vocabSize; id++) {
+            boolean text = id < tokenizer.vocabSize() && !excluded.contains(id) && !tokenizer.isSpecial(id);
+            bytes[id] = text ? tokenizer.bytes(id) : new byte[0];
+        }
+        trie = new TokenTrie(bytes);
+        for (String marker : List.of(Reasoning.OPENING, Reasoning.CLOSING)) {
+            Integer id = tokenizer.addedTokens().get(marker);
+            if (id != null && id < vocabSize && !stopTokens.contains(id)) {
+                markers.put(id, marker.getBytes(StandardCharsets.UTF_8));
+            }
+        }
+    }
+
+    TokenTrie trie() {
+        return trie;
+    }
+
+    int[] stopTokens() {
+        return stopTokens;
+    }
+
+    /// The added tokens around reasoning, with their texts.
+    Map<Integer, byte[]> markers() {
+        return markers;
+    }
+}

@@ -1,0 +1,67 @@
+package millrace.engine.guide;
+
+import org.jspecify.annotations.Nullable;
+
+/// A JSON string of a bounded number of characters (code points).
+///
+/// @param minLength least characters
+/// @param maxLength most characters, or [#UNBOUNDED]
+record StringRule(int minLength, int maxLength) implements Rule {
+    static final int UNBOUNDED = -1;
+
+    static final StringRule ANY = new StringRule(0, UNBOUNDED);
+
+    private static final int BEFORE = -1;
+    private static final int DONE = -2;
+
+    @Override
+    public Place start(int depthLeft) {
+        return new At(this, BEFORE, minLength, maxLength);
+    }
+
+    @Override
+    public boolean shared() {
+        return equals(ANY);
+    }
+
+    /// @param lexer state of [StringLexer], or [#BEFORE] the opening quote, or [#DONE]
+    /// @param minLeft characters that have to come
+    /// @param maxLeft characters that may come, or [#UNBOUNDED]
+    record At(StringRule rule, int lexer, int minLeft, int maxLeft) implements Place {
+        @Override
+        public @Nullable Place step(int b) {
+            if (lexer < 0) {
+                return lexer == BEFORE && b == '"' ? new At(rule, StringLexer.BODY, minLeft, maxLeft) : null;
+            }
+            if (lexer != StringLexer.BODY) {
+                int next = StringLexer.step(lexer, b);
+                return next < 0 ? null : new At(rule, next, minLeft, maxLeft);
+            }
+            if (b == '"') {
+                return minLeft > 0 ? null : new At(rule, DONE, 0, UNBOUNDED);
+            }
+            int next = StringLexer.step(lexer, b);
+            if (next < 0 || maxLeft == 0) {
+                return null;
+            }
+            return new At(rule, next, Math.max(0, minLeft - 1), maxLeft == UNBOUNDED ? UNBOUNDED : maxLeft - 1);
+        }
+
+        @Override
+        public boolean complete() {
+            return lexer == DONE;
+        }
+
+        @Override
+        public boolean closed() {
+            return lexer == DONE;
+        }
+
+        @Override
+        public Place near(int reach) {
+            int min = Math.min(minLeft, reach);
+            int max = maxLeft > reach ? UNBOUNDED : maxLeft;
+            return min == minLeft && max == maxLeft ? this : new At(rule, lexer, min, max);
+        }
+    }
+}
