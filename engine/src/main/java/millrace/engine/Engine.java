@@ -20,6 +20,8 @@ import millrace.engine.model.ModelWeights;
 import millrace.engine.model.TensorExpectation;
 import millrace.engine.model.Transformer;
 import millrace.engine.model.WeightTargets;
+import millrace.engine.tokenizer.DocumentReader;
+import millrace.engine.tokenizer.Reasoning;
 import millrace.engine.weights.ModelFiles;
 import millrace.engine.weights.TensorManifest;
 import org.jspecify.annotations.Nullable;
@@ -288,6 +290,7 @@ public final class Engine implements TextEngine {
     @Override
     public PreparedPrompt prepare(GenerationRequest request) {
         check.check(request);
+        loop.check(request.format());
         PreparedPrompt prompt = switch (request.input()) {
             case PromptInput.Text(String text) -> new PreparedPrompt(request, text, codec.encode(text, false));
             case PromptInput.Messages(List<ChatMessage> messages, ChatOptions options) -> {
@@ -305,7 +308,7 @@ public final class Engine implements TextEngine {
 
     @Override
     public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
-        return loop.generate(prompt, listener);
+        return loop.generate(prompt, reasoning(prompt), listener);
     }
 
     /// Queues token ids for their logits, through the same steps as generations.
@@ -326,7 +329,14 @@ public final class Engine implements TextEngine {
     public Generation trace(PreparedPrompt prompt, List<Integer> answer, TraceListener listener) {
         check.ids(answer);
         check.fits(prompt.ids().length, answer.size(), pool.capacityTokens());
-        return loop.trace(prompt, array(answer), listener);
+        return loop.trace(prompt, array(answer), reasoning(prompt), listener);
+    }
+
+    /// What an answer begins with: a document that was asked for begins behind it.
+    private Reasoning reasoning(PreparedPrompt prompt) {
+        return prompt.request().input() instanceof PromptInput.Messages(var messages, ChatOptions options)
+                ? codec.format().reasoning(options)
+                : Reasoning.NONE;
     }
 
     private static int[] array(List<Integer> ids) {
@@ -335,6 +345,9 @@ public final class Engine implements TextEngine {
 
     @Override
     public ReplyReader replies(PreparedPrompt prompt) {
+        if (!(prompt.request().format() instanceof ResponseFormat.Text)) {
+            return DocumentReader.of(reasoning(prompt));
+        }
         return prompt.request().input() instanceof PromptInput.Messages(List<ChatMessage> messages, ChatOptions options)
                 ? codec.replies(messages, options)
                 : ReplyReader.plain();

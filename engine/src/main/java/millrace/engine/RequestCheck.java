@@ -41,6 +41,10 @@ final class RequestCheck {
             throw range("logprobs", request.logprobs(), "0 to " + GenerationRequest.MAX_LOGPROBS + " tokens beside each");
         }
         stop(request.stop());
+        if (!(request.format() instanceof ResponseFormat.Text) && !request.stop().isEmpty()) {
+            throw new InvalidRequestException("GUIDE_STOP", "stop: expected no strings beside response_format, got "
+                    + request.stop().size() + "; leave them out, a document ends where it is whole");
+        }
         switch (request.input()) {
             case PromptInput.Text(String text) -> {
                 length(text.length());

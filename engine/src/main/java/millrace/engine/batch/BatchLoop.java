@@ -4,6 +4,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import millrace.engine.DeviceException;
 import millrace.engine.EngineStats;
 import millrace.engine.Generation;
@@ -14,11 +15,16 @@ import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityLedger;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
+import millrace.engine.ResponseFormat;
 import millrace.engine.ScoreListener;
 import millrace.engine.TraceListener;
+import millrace.engine.guide.Guide;
+import millrace.engine.guide.GuideEngine;
+import millrace.engine.guide.GuideRun;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PrefixIndex;
 import millrace.engine.sampling.Sampler;
+import millrace.engine.tokenizer.Reasoning;
 import org.jspecify.annotations.Nullable;
 
 /// The only loop in the house: one thread that takes what was submitted and runs step after step.
@@ -45,6 +51,7 @@ public final class BatchLoop implements AutoCloseable {
     private final PagePool pool;
     private final Vocabulary vocabulary;
     private final Sampler sampler;
+    private final GuideEngine guides;
     private final StepClock clock;
     private final IntegrityLedger ledger;
     private final WeightWatch watch;
@@ -79,6 +86,7 @@ public final class BatchLoop implements AutoCloseable {
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());
+        guides = new GuideEngine(vocabulary.tokenizer(), model.vocabSize(), vocabulary.stopTokens());
         this.pool = pool;
         scheduler = new Scheduler(model, pool, clock, limits, checks);
         canary = new Canary(checks, clock, model.vocabSize(), scheduler::submit, this::probe, scheduler::inspect);
@@ -96,14 +104,32 @@ public final class BatchLoop implements AutoCloseable {
     /// @param agingMs a sequence gains one step of priority each time so many milliseconds have passed; 0 never
     public record Limits(int maxBatch, int prefillChunk, int maxLogitRows, long agingMs) {}
 
+    /// Whether completions can be held to a form.
+    ///
+    /// @throws millrace.engine.InvalidRequestException GUIDE_SCHEMA, GUIDE_UNSUPPORTED, GUIDE_UNSATISFIABLE, GUIDE_LIMIT
+    public void check(ResponseFormat format) {
+        guides.guide(format);
+    }
+
     public Generation generate(PreparedPrompt prompt, GenerationListener listener) {
-        return submit(sequence(prompt.request(), prompt.ids(), logitsEvery, listener, load::decrementAndGet));
+        return generate(prompt, Reasoning.NONE, listener);
+    }
+
+    /// @param reasoning what comes before a document, where the request asks for one
+    public Generation generate(PreparedPrompt prompt, Reasoning reasoning, GenerationListener listener) {
+        return submit(sequence(
+                prompt.request(), prompt.ids(), reasoning, logitsEvery, listener, load::decrementAndGet));
     }
 
     private Sequence sequence(
-            GenerationRequest request, int[] ids, int digestEvery, GenerationListener listener, Runnable onEnd) {
+            GenerationRequest request,
+            int[] ids,
+            Reasoning reasoning,
+            int digestEvery,
+            GenerationListener listener,
+            Runnable onEnd) {
         var work = new GenerationWork(
-                request, sampler, logitsCheck, digestEvery, newActivations(),
+                request, sampler, begin(request, reasoning), logitsCheck, digestEvery, newActivations(),
                 vocabulary, listener, clock, onEnd);
         return new Sequence(
                 request.id(),
@@ -119,7 +145,13 @@ public final class BatchLoop implements AutoCloseable {
     /// A golden prompt: it is no load, and all of its logits are digested.
     private Sequence probe(GenerationRequest request, Consumer<GenerationResult> onEnd) {
         int[] ids = ((PromptInput.TokenIds) request.input()).ids().stream().mapToInt(Integer::intValue).toArray();
-        return sequence(request, ids, request.maxNewTokens(), onEnd::accept, () -> {});
+        return sequence(request, ids, Reasoning.NONE, request.maxNewTokens(), onEnd::accept, () -> {});
+    }
+
+    /// Begins a document of the form that a request asks for, once it runs; null for any text.
+    private @Nullable Supplier<GuideRun> begin(GenerationRequest request, Reasoning reasoning) {
+        Guide guide = guides.guide(request.format());
+        return guide == null ? null : () -> guides.start(guide, reasoning);
     }
 
     /// @param all logits of every position, else of the last
@@ -131,9 +163,10 @@ public final class BatchLoop implements AutoCloseable {
     /// Follows an answer.
     ///
     /// @param answer at least one token
-    public Generation trace(PreparedPrompt prompt, int[] answer, TraceListener listener) {
+    /// @param reasoning as in [#generate]
+    public Generation trace(PreparedPrompt prompt, int[] answer, Reasoning reasoning, TraceListener listener) {
         GenerationRequest request = prompt.request();
-        var work = new TraceWork(request, prompt.ids(), answer, sampler, logitsCheck, newActivations(), vocabulary, listener,
+        var work = new TraceWork(request, prompt.ids(), answer, sampler, begin(request, reasoning), logitsCheck, newActivations(), vocabulary, listener,
                 load::decrementAndGet);
         var sequence = new Sequence(request.id(), work.computed(), 0, request.priority(), Long.MAX_VALUE, request.cacheSalt(),
                 clock.nanos(), work);

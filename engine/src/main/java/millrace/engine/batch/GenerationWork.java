@@ -3,6 +3,7 @@ package millrace.engine.batch;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
@@ -10,6 +11,7 @@ import millrace.engine.GenerationResult;
 import millrace.engine.Timings;
 import millrace.engine.Transcript;
 import millrace.engine.Usage;
+import millrace.engine.guide.GuideRun;
 import millrace.engine.sampling.LogProbabilities;
 import millrace.engine.sampling.Sampler;
 import millrace.engine.tokenizer.IncrementalDecoder;
@@ -20,7 +22,7 @@ final class GenerationWork implements Work {
     private static final System.Logger LOG = System.getLogger(GenerationWork.class.getName());
 
     private final GenerationRequest request;
-    private final Sampler sampler;
+    private final Choice choice;
     private final LogitsCheck check;
     private final LogitsDigests digests;
     private final Activations activations;
@@ -35,12 +37,14 @@ final class GenerationWork implements Work {
     private IncrementalDecoder decoder;
     private StopStrings text;
 
+    /// @param begin begins a document of the form that the request asks for; null for any text
     /// @param logitsEvery tokens of a digest of logits; 0 for none
     /// @param activations collects what activation proofs are made of
     /// @param onEnd run before the listener hears of the end
     GenerationWork(
             GenerationRequest request,
             Sampler sampler,
+            @Nullable Supplier<GuideRun> begin,
             LogitsCheck check,
             int logitsEvery,
             Activations activations,
@@ -49,7 +53,7 @@ final class GenerationWork implements Work {
             StepClock clock,
             Runnable onEnd) {
         this.request = request;
-        this.sampler = sampler;
+        choice = new Choice(sampler, request.sampling(), begin);
         this.check = check;
         digests = new LogitsDigests(check.rowBytes(), logitsEvery, request.maxNewTokens());
         this.activations = activations;
@@ -62,7 +66,7 @@ final class GenerationWork implements Work {
         this.onEnd = onEnd;
     }
 
-    /// Without activations.
+    /// Without a form and activations.
     GenerationWork(
             GenerationRequest request,
             Sampler sampler,
@@ -72,7 +76,7 @@ final class GenerationWork implements Work {
             GenerationListener listener,
             StepClock clock,
             Runnable onEnd) {
-        this(request, sampler, check, logitsEvery, Activations.NONE, vocabulary, listener, clock, onEnd);
+        this(request, sampler, null, check, logitsEvery, Activations.NONE, vocabulary, listener, clock, onEnd);
     }
 
     @Override
@@ -87,8 +91,11 @@ final class GenerationWork implements Work {
             sequence.problem = problem;
             return Outcome.UNSOUND;
         }
-        int token = sampler.choose(
-                logits, offset, check.best(), request.sampling(), sequence.tokens(), sequence.length(), sequence.generated());
+        int token = choice.choose(
+                logits, offset, check.best(), sequence.tokens(), sequence.length(), sequence.generated());
+        if (token == Choice.NONE) {
+            return failed(sequence);
+        }
         digests.add(check.checksum());
         activations.add(offset);
         if (logprobs != null) {
@@ -102,11 +109,20 @@ final class GenerationWork implements Work {
         if (vocabulary.ends(token)) {
             return Outcome.STOP;
         }
+        if (!choice.take(token)) {
+            return failed(sequence);
+        }
         emit(sequence, text.append(decoder.append(token)));
-        if (text.stopped()) {
+        if (text.stopped() || choice.closed()) {
             return Outcome.STOP;
         }
         return sequence.generated() == request.maxNewTokens() ? Outcome.LENGTH : Outcome.CONTINUE;
+    }
+
+    private Outcome failed(Sequence sequence) {
+        sequence.code = choice.code();
+        sequence.problem = choice.problem();
+        return Outcome.FAILED;
     }
 
     /// Reads the tokens that are left from the beginning; the listener hears their text as one delta.
@@ -125,6 +141,7 @@ final class GenerationWork implements Work {
         }
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
+        choice.restart(sequence);
         call(sequence, GenerationListener::onRestart);
         StringBuilder heard = new StringBuilder();
         for (int i = sequence.promptLength; i < sequence.length(); i++) {

@@ -434,14 +434,13 @@ final class Scheduler {
             Work.Outcome outcome = sequence.work.accept(sequence, position + i, logits, (row + i) * model.vocabSize());
             switch (outcome) {
                 case CONTINUE -> sequence.delivered = position + i + 1;
-                case STOP -> {
+                case STOP, LENGTH -> {
                     seal(sequence);
-                    roster.end(sequence, FinishReason.STOP, null, null);
+                    roster.end(sequence, outcome == Work.Outcome.STOP ? FinishReason.STOP : FinishReason.LENGTH, null, null);
                     return;
                 }
-                case LENGTH -> {
-                    seal(sequence);
-                    roster.end(sequence, FinishReason.LENGTH, null, null);
+                case FAILED -> {
+                    roster.end(sequence, FinishReason.FAILED, sequence.code, sequence.problem);
                     return;
                 }
                 case UNSOUND -> {

@@ -64,6 +64,9 @@ final class Sequence {
     /// What was wrong with the logits that were refused last.
     String problem = "";
 
+    /// The code of a problem that ends it.
+    String code = "";
+
     /// Whether it is the golden prompt, which is computed also while nothing else is admitted.
     boolean probe;
 

@@ -3,10 +3,12 @@ package millrace.engine.batch;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.Supplier;
 import millrace.engine.FinishReason;
 import millrace.engine.GenerationRequest;
 import millrace.engine.Trace;
 import millrace.engine.TraceListener;
+import millrace.engine.guide.GuideRun;
 import millrace.engine.sampling.ChoiceGap;
 import millrace.engine.sampling.Sampler;
 import millrace.engine.tokenizer.IncrementalDecoder;
@@ -21,7 +23,7 @@ final class TraceWork implements Work {
     private final int[] prompt;
     private final int[] answer;
     private final int[] tokens;
-    private final Sampler sampler;
+    private final Choice choice;
     private final LogitsCheck check;
     private final Activations activations;
     private final Vocabulary vocabulary;
@@ -33,6 +35,7 @@ final class TraceWork implements Work {
     private int steps;
 
     /// @param answer at least one token
+    /// @param begin begins a document of the form that the request asks for; null for any text
     /// @param activations collects what activation proofs are made of
     /// @param onEnd run before the listener hears of the end
     TraceWork(
@@ -40,6 +43,7 @@ final class TraceWork implements Work {
             int[] prompt,
             int[] answer,
             Sampler sampler,
+            @Nullable Supplier<GuideRun> begin,
             LogitsCheck check,
             Activations activations,
             Vocabulary vocabulary,
@@ -50,7 +54,7 @@ final class TraceWork implements Work {
         this.answer = answer;
         tokens = Arrays.copyOf(prompt, prompt.length + answer.length);
         System.arraycopy(answer, 0, tokens, prompt.length, answer.length);
-        this.sampler = sampler;
+        choice = new Choice(sampler, request.sampling(), begin);
         this.check = check;
         this.activations = activations;
         this.vocabulary = vocabulary;
@@ -85,23 +89,33 @@ final class TraceWork implements Work {
         int step = position - unwanted();
         int taken = answer[step];
         int length = position + 1;
-        int chosen = sampler.choose(
-                logits, offset, check.best(), request.sampling(), tokens, length, step);
+        int chosen = choice.choose(logits, offset, check.best(), tokens, length, step);
         if (chosen != taken) {
-            double gap = ChoiceGap.of(
-                    logits, offset, check.vocabSize(), request.sampling(), tokens, length, step, taken);
-            departures.add(new Trace.Departure(step, taken, chosen, gap, largest(logits, offset)));
+            departures.add(new Trace.Departure(
+                    step, taken, chosen, gap(logits, offset, length, step, taken), largest(logits, offset)));
         }
         activations.add(offset);
         steps = step + 1;
         if (vocabulary.ends(taken)) {
             return Outcome.STOP;
         }
+        choice.take(taken);
         text.append(decoder.append(taken));
-        if (text.stopped()) {
+        if (text.stopped() || choice.closed()) {
             return Outcome.STOP;
         }
         return steps == answer.length ? Outcome.LENGTH : Outcome.CONTINUE;
+    }
+
+    /// No logits whatever let a token be chosen that the form forbids.
+    private double gap(float[] logits, int offset, int length, int step, int taken) {
+        float[] masked = choice.masked(logits, offset);
+        if (choice.guided() && (masked == null || masked[taken] == Float.NEGATIVE_INFINITY)) {
+            return Double.POSITIVE_INFINITY;
+        }
+        return masked == null
+                ? ChoiceGap.of(logits, offset, check.vocabSize(), request.sampling(), tokens, length, step, taken)
+                : ChoiceGap.of(masked, 0, check.vocabSize(), request.sampling(), tokens, length, step, taken);
     }
 
     private double largest(float[] logits, int offset) {
@@ -120,6 +134,7 @@ final class TraceWork implements Work {
         decoder = new IncrementalDecoder(vocabulary.tokenizer());
         text = new StopStrings(request.stop());
         steps = 0;
+        choice.restart();
         sequence.delivered = unwanted();
         return true;
     }

@@ -31,6 +31,8 @@ interface Work {
         /// The most tokens that were asked for are there; scoring: the last row was delivered.
         LENGTH,
         /// The logits cannot be right: [Sequence#problem] says why; nothing was made of them.
-        UNSOUND
+        UNSOUND,
+        /// There is no way on: [Sequence#code] and [Sequence#problem] say why; nothing was made of them.
+        FAILED
     }
 }

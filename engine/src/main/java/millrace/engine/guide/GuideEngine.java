@@ -92,7 +92,7 @@ public final class GuideEngine {
         GuideTokens known = tokens();
         MaskTable table = masks;
         if (table == null) {
-            table = new MaskTable(known.trie(), vocabSize);
+            table = new MaskTable(known, vocabSize);
             masks = table;
         }
         return new GuideRun(guide, guide.states(shared), known, table, reasoning);

@@ -1,5 +1,6 @@
 package millrace.engine.guide;
 
+import java.util.Arrays;
 import java.util.Map;
 import millrace.engine.tokenizer.Reasoning;
 import org.jspecify.annotations.Nullable;
@@ -11,7 +12,6 @@ public final class GuideRun {
     private final GuideTokens tokens;
     private final MaskTable masks;
     private final Reasoning reasoning;
-    private final long[] bits;
     private @Nullable Frame top;
 
     GuideRun(Guide guide, States states, GuideTokens tokens, MaskTable masks, Reasoning reasoning) {
@@ -20,7 +20,6 @@ public final class GuideRun {
         this.tokens = tokens;
         this.masks = masks;
         this.reasoning = reasoning;
-        bits = new long[masks.words()];
         restart();
     }
 
@@ -30,12 +29,14 @@ public final class GuideRun {
         top = new Frame(start, null, Guide.MAX_DEPTH, null, null);
     }
 
-    /// Copies the logits of tokens that may come next, and −∞ for all others.
+    /// The logits of tokens that may come next, and −∞ for all others; valid until the next call for any run.
     ///
-    /// @param logits `logits[offset … offset + out.length)`
-    /// @return false if no token may come
-    public boolean mask(float[] logits, int offset, float[] out) {
+    /// @param logits `logits[offset … offset + vocabulary)`
+    /// @return null if no token may come
+    /// @throws GuideLimitException if the document leads to more alternatives than are followed
+    public float @Nullable [] masked(float[] logits, int offset) {
         long[] allowed = allowed();
+        float[] out = masks.scratch();
         boolean any = false;
         for (int word = 0; word < allowed.length; word++) {
             int from = word << 6;
@@ -46,19 +47,20 @@ public final class GuideRun {
                 System.arraycopy(logits, offset + from, out, from, to - from);
                 continue;
             }
-            java.util.Arrays.fill(out, from, to, Float.NEGATIVE_INFINITY);
+            Arrays.fill(out, from, to, Float.NEGATIVE_INFINITY);
             for (; left != 0; left &= left - 1) {
                 int id = from + Long.numberOfTrailingZeros(left);
                 out[id] = logits[offset + id];
             }
         }
-        return any;
+        return any ? out : null;
     }
 
     /// The tokens that may come next, 64 to a word; valid until the next call.
     long[] allowed() {
         Frame at = top;
-        java.util.Arrays.fill(bits, 0);
+        long[] bits = masks.bits();
+        Arrays.fill(bits, 0);
         if (at == null) {
             return bits;
         }
@@ -66,25 +68,26 @@ public final class GuideRun {
             masks.mark(at, states.horizon(), bits);
             for (Map.Entry<Integer, byte[]> marker : tokens.markers().entrySet()) {
                 if (at.state().marked() && after(at, marker.getValue()) != null) {
-                    set(marker.getKey());
+                    set(bits, marker.getKey());
                 }
             }
         }
         if (at.complete()) {
             for (int id : tokens.stopTokens()) {
-                set(id);
+                set(bits, id);
             }
         }
         return bits;
     }
 
-    private void set(int id) {
+    private static void set(long[] bits, int id) {
         bits[id >>> 6] |= 1L << id;
     }
 
-    /// Goes on with a token.
+    /// Goes on with a token that does not end the completion.
     ///
     /// @return false if it may not come; then nothing may, until [#restart]
+    /// @throws GuideLimitException if the document leads to more alternatives than are followed
     public boolean advance(int token) {
         Frame at = top;
         if (at == null) {

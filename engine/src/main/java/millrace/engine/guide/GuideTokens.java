@@ -15,6 +15,8 @@ import millrace.engine.tokenizer.Tokenizer;
 /// written with other tokens. Those around the reasoning may come where reasoning may.
 final class GuideTokens {
     private final TokenTrie trie;
+    private final StringMasks strings;
+    private final StringMasks keys;
     private final Map<Integer, byte[]> markers = new HashMap<>();
     private final int[] stopTokens;
 
@@ -28,6 +30,8 @@ final class GuideTokens {
             bytes[id] = text ? tokenizer.bytes(id) : new byte[0];
         }
         trie = new TokenTrie(bytes);
+        strings = new StringMasks(trie, (vocabSize + 63) >>> 6, false);
+        keys = new StringMasks(trie, (vocabSize + 63) >>> 6, true);
         for (String marker : List.of(Reasoning.OPENING, Reasoning.CLOSING)) {
             Integer id = tokenizer.addedTokens().get(marker);
             if (id != null && id < vocabSize && !stopTokens.contains(id)) {
@@ -38,6 +42,14 @@ final class GuideTokens {
 
     TokenTrie trie() {
         return trie;
+    }
+
+    StringMasks strings() {
+        return strings;
+    }
+
+    StringMasks keys() {
+        return keys;
     }
 
     int[] stopTokens() {

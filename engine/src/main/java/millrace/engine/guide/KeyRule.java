@@ -18,10 +18,14 @@ final class KeyRule implements Rule {
     private final ObjectRule object;
     private final ByteTrie names;
 
+    /// Whether some declared key is written as no other may be.
+    private final boolean spelledNames;
+
     KeyRule(ObjectRule object, List<String> names) {
         this.object = object;
-        this.names = new ByteTrie(names.stream()
-                .map(JsonText::quote)
+        List<String> quotedNames = names.stream().map(JsonText::quote).toList();
+        spelledNames = quotedNames.stream().anyMatch(quoted -> quoted.contains("\\u"));
+        this.names = new ByteTrie(quotedNames.stream()
                 .map(quoted -> quoted.substring(1, quoted.length() - 1).getBytes(StandardCharsets.UTF_8))
                 .toList());
     }
@@ -40,6 +44,11 @@ final class KeyRule implements Rule {
     @Override
     public boolean shared() {
         return object.shared();
+    }
+
+    /// Whether no key but a declared one is escaped so: by number, or a slash.
+    static boolean isSpelled(int escape) {
+        return escape == 'u' || escape == '/';
     }
 
     /// Whether a declared property may come below this node.
@@ -74,7 +83,7 @@ final class KeyRule implements Rule {
                 return quote(end);
             }
             int child = node == ByteTrie.NONE ? ByteTrie.NONE : rule.names.child(node, b);
-            boolean spelled = lexer == ASTRAY || lexer == StringLexer.ESCAPE && (b == 'u' || b == '/');
+            boolean spelled = lexer == ASTRAY || lexer == StringLexer.ESCAPE && isSpelled(b);
             int next = spelled ? ASTRAY : StringLexer.step(lexer, b);
             boolean other = next != ASTRAY && rule.object.offersOther(from, room);
             if (!other && !rule.declared(child, from, room)) {
@@ -92,6 +101,11 @@ final class KeyRule implements Rule {
 
         private Place ended(int index) {
             return new At(rule, StringLexer.BODY, 0, from, room, true, index);
+        }
+
+        /// Whether, between two characters, any may follow: it can still become a key that is not declared.
+        boolean open() {
+            return lexer == StringLexer.BODY && !done && !rule.spelledNames && rule.object.offersOther(from, room);
         }
 
         /// Whether it is a key that the object does not declare; it must not be one that the object has already.

@@ -26,7 +26,11 @@ final class MaskTable {
     private static final int FAR = 1 << 20;
 
     private final TokenTrie trie;
+    private final StringMasks strings;
+    private final StringMasks keys;
     private final int words;
+    private final long[] bits;
+    private final float[] scratch;
     private final Frame[] path;
     private final LinkedHashMap<Origin, Kept> kept = new LinkedHashMap<>(64, 0.75f, true);
     private long keptBytes;
@@ -46,14 +50,24 @@ final class MaskTable {
         }
     }
 
-    MaskTable(TokenTrie trie, int vocabSize) {
-        this.trie = trie;
+    MaskTable(GuideTokens tokens, int vocabSize) {
+        trie = tokens.trie();
+        strings = tokens.strings();
+        keys = tokens.keys();
         words = (vocabSize + 63) >>> 6;
+        bits = new long[words];
+        scratch = new float[vocabSize];
         path = new Frame[trie.longest() + 1];
     }
 
-    int words() {
-        return words;
+    /// Room for a mask; its holder may use it until the next one comes.
+    long[] bits() {
+        return bits;
+    }
+
+    /// Room for logits, the same.
+    float[] scratch() {
+        return scratch;
     }
 
     int masks() {
@@ -63,10 +77,19 @@ final class MaskTable {
     /// Marks the tokens that lead on from `top`.
     ///
     /// @param horizon of the guide's states
-    /// @param bits all of them are written
-    void mark(Frame top, int horizon, long[] bits) {
+    /// @param out all of its words are written
+    void mark(Frame top, int horizon, long[] out) {
+        StringRule.At string = top.state().string();
+        if (string != null) {
+            markString(top, string, out);
+            return;
+        }
+        if (top.state().openKey()) {
+            markKey(top, out);
+            return;
+        }
         Kept known = kept(top, horizon);
-        System.arraycopy(known.bits, 0, bits, 0, words);
+        System.arraycopy(known.bits, 0, out, 0, words);
         State last = null;
         Frame lastAround = null;
         for (End end : known.ends) {
@@ -77,8 +100,40 @@ final class MaskTable {
                 lastAround = around;
             }
             if (around != null) {
-                trie.mark(end.node, bits);
-                below(end.node, around, bits);
+                trie.mark(end.node, out);
+                below(end.node, around, out);
+            }
+        }
+    }
+
+    /// Inside a string, which is where most tokens of most documents are.
+    private void markString(Frame top, StringRule.At string, long[] out) {
+        System.arraycopy(strings.inside(string.maxLeft()), 0, out, 0, words);
+        Frame ended = new Frame(top.state().ended(string), top.up(), top.depthLeft(), null, null).settle();
+        if (ended == null) {
+            return;
+        }
+        for (int i = 0; i < strings.ends(); i++) {
+            if (strings.endsWithin(i, string.minLeft(), string.maxLeft())) {
+                trie.mark(strings.endNode(i), out);
+                below(strings.endNode(i), ended, out);
+            }
+        }
+    }
+
+    /// Inside a key that may be any: it matters only where it ends.
+    private void markKey(Frame top, long[] out) {
+        System.arraycopy(keys.inside(StringRule.UNBOUNDED), 0, out, 0, words);
+        for (int i = 0; i < keys.ends(); i++) {
+            int node = keys.endNode(i);
+            Frame frame = top;
+            for (int at = 0; frame != null && at < trie.depth(node); at++) {
+                frame = frame.step(trie.pathByte(node, at));
+            }
+            frame = frame == null ? null : frame.settle();
+            if (frame != null) {
+                trie.mark(node, out);
+                below(node, frame, out);
             }
         }
     }
@@ -131,7 +186,7 @@ final class MaskTable {
     }
 
     /// Marks the tokens below a node that lead on from a frame whose surroundings are known.
-    private void below(int node, Frame from, long[] bits) {
+    private void below(int node, Frame from, long[] out) {
         path[trie.depth(node)] = from;
         int end = trie.end(node);
         int at = node + 1;
@@ -142,7 +197,7 @@ final class MaskTable {
                 at = trie.end(at);
                 continue;
             }
-            trie.mark(at, bits);
+            trie.mark(at, out);
             path[trie.depth(at)] = frame;
             at++;
         }
@@ -151,7 +206,7 @@ final class MaskTable {
     /// A walk over all tokens from a value whose surroundings are not known.
     private final class Walk {
         private final Frame base;
-        private final long[] bits = new long[words];
+        private final long[] leading = new long[words];
         private final List<End> ends = new ArrayList<>();
         private int least;
 
@@ -175,7 +230,7 @@ final class MaskTable {
                     continue;
                 }
                 least = Math.min(least, frame.depthLeft());
-                trie.mark(at, bits);
+                trie.mark(at, leading);
                 if (frame.isBase() && frame.state().complete()) {
                     ends.add(new End(at, frame));
                     if (frame.state().closed()) {
@@ -186,7 +241,7 @@ final class MaskTable {
                 path[trie.depth(at)] = frame;
                 at++;
             }
-            return new Kept(bits, List.copyOf(ends), begun - least);
+            return new Kept(leading, List.copyOf(ends), begun - least);
         }
 
         /// Leaves values that have ended; null where that has to wait for the document.

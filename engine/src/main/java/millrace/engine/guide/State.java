@@ -75,6 +75,21 @@ final class State {
         return otherKey;
     }
 
+    /// The only place, if it is in a string between two characters; null else.
+    StringRule.@Nullable At string() {
+        return places.size() == 1 && places.getFirst() instanceof StringRule.At at && at.lexer() == StringLexer.BODY ? at : null;
+    }
+
+    /// The state after the end of that string.
+    State ended(StringRule.At string) {
+        return table().start(string.ended());
+    }
+
+    /// Whether it is in a key, between two characters, and any may follow.
+    boolean openKey() {
+        return places.size() == 1 && places.getFirst() instanceof KeyRule.At at && at.open();
+    }
+
     /// Whether tokens that mark reasoning may come.
     boolean marked() {
         return places.stream().anyMatch(place -> place instanceof DocumentRule.At at && at.marked());

@@ -55,16 +55,11 @@ final class States {
 
     private State of(List<Place> places) {
         if (places.size() > MAX_PLACES) {
-            throw new TooManyPlacesException();
+            throw new GuideLimitException(MAX_PLACES);
         }
         if (states.size() >= MAX_STATES) {
             states.clear();
         }
         return states.computeIfAbsent(places, list -> new State(this, list));
-    }
-
-    /// A document that has gone where more alternatives are open than are followed.
-    static final class TooManyPlacesException extends RuntimeException {
-        private static final long serialVersionUID = 1L;
     }
 }

@@ -28,6 +28,11 @@ record StringRule(int minLength, int maxLength) implements Rule {
     /// @param minLeft characters that have to come
     /// @param maxLeft characters that may come, or [#UNBOUNDED]
     record At(StringRule rule, int lexer, int minLeft, int maxLeft) implements Place {
+        /// The place after the closing quote.
+        At ended() {
+            return new At(rule, DONE, 0, UNBOUNDED);
+        }
+
         @Override
         public @Nullable Place step(int b) {
             if (lexer < 0) {
@@ -38,7 +43,7 @@ record StringRule(int minLength, int maxLength) implements Rule {
                 return next < 0 ? null : new At(rule, next, minLeft, maxLeft);
             }
             if (b == '"') {
-                return minLeft > 0 ? null : new At(rule, DONE, 0, UNBOUNDED);
+                return minLeft > 0 ? null : ended();
             }
             int next = StringLexer.step(lexer, b);
             if (next < 0 || maxLeft == 0) {

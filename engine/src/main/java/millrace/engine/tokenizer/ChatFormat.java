@@ -21,6 +21,11 @@ public sealed interface ChatFormat
     /// A reader for what answers such a conversation.
     ReplyReader replies(List<ChatMessage> messages, ChatOptions options);
 
+    /// What an answer to such a conversation begins with.
+    default Reasoning reasoning(ChatOptions options) {
+        return Reasoning.NONE;
+    }
+
     /// The markers without which no turn can be written; the tokenizer must have them all.
     List<String> markers();
 

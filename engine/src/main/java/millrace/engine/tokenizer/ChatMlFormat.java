@@ -81,6 +81,12 @@ enum ChatMlFormat implements ChatFormat {
         return MarkupReader.of(this == QWEN_3, false, form, messages, options.tools());
     }
 
+    @Override
+    public Reasoning reasoning(ChatOptions options) {
+        boolean off = Boolean.FALSE.equals(options.thinking()) || !options.addGenerationPrompt();
+        return this == QWEN_3 && !off ? Reasoning.POSSIBLE : Reasoning.NONE;
+    }
+
     private boolean usesTools() {
         return this == QWEN_2_5 || this == QWEN_3;
     }

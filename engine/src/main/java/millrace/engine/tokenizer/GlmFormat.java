@@ -78,6 +78,15 @@ enum GlmFormat implements ChatFormat {
         return MarkupReader.of(this != PLAIN, opened, this == PLAIN ? CallForm.NONE : CallForm.GLM, messages, options.tools());
     }
 
+    @Override
+    public Reasoning reasoning(ChatOptions options) {
+        String opening = opening(Boolean.FALSE.equals(options.thinking()));
+        if (this == PLAIN || !options.addGenerationPrompt() || opening.endsWith(Reasoning.CLOSING)) {
+            return Reasoning.NONE;
+        }
+        return opening.endsWith(Reasoning.OPENING) ? Reasoning.OPEN : Reasoning.POSSIBLE;
+    }
+
     private String opening(boolean thinkingOff) {
         return switch (this) {
             case PLAIN -> "\n";

@@ -78,6 +78,15 @@ enum KimiFormat implements ChatFormat {
         return MarkupReader.of(thinks(), opened, this == PLAIN ? CallForm.NONE : CallForm.KIMI, messages, options.tools());
     }
 
+    @Override
+    public Reasoning reasoning(ChatOptions options) {
+        boolean off = this == K2_5 && Boolean.FALSE.equals(options.thinking());
+        if (!thinks() || off || !options.addGenerationPrompt()) {
+            return Reasoning.NONE;
+        }
+        return typescript() ? Reasoning.OPEN : Reasoning.POSSIBLE;
+    }
+
     private boolean typescript() {
         return this == K2_5 || this == K2_7;
     }

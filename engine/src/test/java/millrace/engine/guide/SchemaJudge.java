@@ -5,18 +5,26 @@ import java.math.BigDecimal;
 
 /// Says whether a value meets a schema, word by word as JSON Schema 2020-12 has it (and `nullable`): written for tests, from the
 /// specification, apart from what is tested.
-final class SchemaJudge {
+public final class SchemaJudge {
     private final JsonNode root;
+    private final boolean narrow;
 
-    SchemaJudge(JsonNode root) {
-        this.root = root;
+    public SchemaJudge(JsonNode root) {
+        this(root, false);
     }
 
-    boolean accepts(JsonNode value) {
+    /// @param narrow whether values are held to what is made: no undeclared properties where some are declared and nothing is
+    ///        said of others, and no other types than those that the words of a schema speak of
+    SchemaJudge(JsonNode root, boolean narrow) {
+        this.root = root;
+        this.narrow = narrow;
+    }
+
+    public boolean accepts(JsonNode value) {
         return accepts(root, value);
     }
 
-    private boolean accepts(JsonNode schema, JsonNode value) {
+    boolean accepts(JsonNode schema, JsonNode value) {
         if (schema.isBoolean()) {
             return schema.booleanValue();
         }
@@ -35,10 +43,11 @@ final class SchemaJudge {
                 && (!value.isNumber() || number(schema, value.decimalValue()));
     }
 
-    private static boolean type(JsonNode schema, JsonNode value) {
+    private boolean type(JsonNode schema, JsonNode value) {
         JsonNode type = schema.path("type");
         if (type.isMissingNode()) {
-            return true;
+            boolean object = schema.has("properties") || schema.has("required") || schema.has("additionalProperties");
+            return !narrow || !object || value.isObject();
         }
         if (type.isTextual()) {
             return is(type.textValue(), value);
@@ -108,6 +117,15 @@ final class SchemaJudge {
             }
         }
         for (var member : value.properties()) {
+            boolean declares = schema.path("properties").size() + schema.path("required").size() > 0;
+            boolean required = false;
+            for (JsonNode name : schema.path("required")) {
+                required |= name.textValue().equals(member.getKey());
+            }
+            if (narrow && declares && !required && !schema.has("additionalProperties")
+                    && !schema.path("properties").has(member.getKey())) {
+                return false;
+            }
             JsonNode own = schema.path("properties").path(member.getKey());
             JsonNode its = own.isMissingNode() ? schema.path("additionalProperties") : own;
             if (!its.isMissingNode() && !accepts(its, member.getValue())) {
