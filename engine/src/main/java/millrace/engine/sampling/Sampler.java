@@ -47,7 +47,8 @@ public final class Sampler {
         seen = new boolean[vocabSize];
     }
 
-    /// The token chosen from `logits[offset … offset + vocabSize)`, which are finite.
+    /// The token chosen from `logits[offset … offset + vocabSize)`, which are finite, or −∞ for tokens that are not to be chosen, as if
+    /// the vocabulary did not have them; at least one is finite.
     ///
     /// @param tokens prompt and generated tokens, `length` of them
     /// @param step index of the token to choose among the generated ones, from 0

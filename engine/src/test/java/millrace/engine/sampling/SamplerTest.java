@@ -71,6 +71,34 @@ class SamplerTest {
         }
     }
 
+    /// Tokens that may not be chosen change nothing but that they are not: as if the vocabulary did not have them.
+    @Test
+    void minusInfinityIsNoToken() {
+        var random = new SplittableRandom(20261130);
+        for (int round = 0; round < 400; round++) {
+            int vocab = 1 + random.nextInt(300);
+            float[] logits = new float[vocab];
+            int allowed = random.nextInt(vocab);
+            for (int i = 0; i < vocab; i++) {
+                boolean may = i == allowed || random.nextInt(4) == 0;
+                logits[i] = may ? (float) random.nextDouble(-9, 9) : Float.NEGATIVE_INFINITY;
+            }
+            int[] history = random.ints(random.nextInt(20), 0, vocab).toArray();
+            var sampling = new Sampling(
+                    pick(random, 0f, 0.1f, 1f, 1.7f, 10f),
+                    pick(random, 0.05f, 0.9f, 0.999f, 1f),
+                    (int) pick(random, 0, 0, 2, 50, 1000),
+                    pick(random, 0f, 0f, 0.05f, 0.5f),
+                    pick(random, 1f, 1f, 1.3f, 0.8f),
+                    random.nextLong());
+            int chosen = new Sampler(vocab).choose(logits, 0, sampling, history, history.length, round);
+            assertThat(logits[chosen]).as("round %d: %s", round, sampling).isFinite();
+            if (sampling.temperature() > 0) {
+                assertThat(chosen).as("round %d: %s", round, sampling).isEqualTo(plain(logits, sampling, history, round));
+            }
+        }
+    }
+
     @Test
     void scratchMemoryCarriesNothingOver() {
         var random = new SplittableRandom(3);
