@@ -21,10 +21,10 @@ import org.jspecify.annotations.Nullable;
 ///
 /// @param reply null for a prompt that was no conversation, and where nothing was generated
 /// @param logprobs null where the prompt wants none, and where nothing was generated
-record BesideText(@Nullable Reply reply, @Nullable List<TokenLogprob> logprobs) {
+public record BesideText(@Nullable Reply reply, @Nullable List<TokenLogprob> logprobs) {
     static final BesideText NOTHING = new BesideText(null, null);
 
-    static BesideText of(TextEngine engine, PreparedPrompt prompt, GenerationResult result) {
+    public static BesideText of(TextEngine engine, PreparedPrompt prompt, GenerationResult result) {
         if (result.tokenIds().isEmpty()) {
             return NOTHING;
         }

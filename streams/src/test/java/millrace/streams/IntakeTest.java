@@ -10,9 +10,12 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import millrace.engine.ChatOptions;
+import millrace.engine.GenerationRequest;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
+import millrace.engine.ResponseFormat;
 import millrace.integrity.NoteSigner;
 import millrace.schemas.Message;
 import millrace.schemas.Prompt;
@@ -96,6 +99,45 @@ class IntakeTest {
                 "tenant: the record's tenant header and its tenant field differ; send the field only, or both equal");
         assertThat(intake.checkIdentity(good().setTenant("acme").build(), sourceOfTenant("other"))).isEqualTo(conflict);
         assertThat(intake.checkIdentity(good().build(), sourceOfTenant("other"))).isEqualTo(conflict);
+    }
+
+    @Test
+    void refusesChoicesThatItDoesNotKnow() {
+        refusesLimits(good().setLogprobs(-1), "PARAM_RANGE", "logprobs: expected 0 to 20, got -1");
+        refusesLimits(good().setLogprobs(21), "PARAM_RANGE", "logprobs: expected 0 to 20, got 21");
+        refusesLimits(good().setToolChoice("required"), "PARAM_RANGE", "tool_choice: expected auto or none, got \"required\"");
+        refusesLimits(good().setReasoningEffort("\n" + "x".repeat(100)), "PARAM_RANGE",
+                "reasoning_effort: expected high or max, got \"?" + "x".repeat(39) + "\"");
+        Prompt prompt = good().setLogprobs(20).setToolChoice("auto").setReasoningEffort("max").build();
+        assertThat(intake.checkLimits(prompt, source(10))).isNull();
+    }
+
+    @Test
+    void refusesResponseFormatsThatItDoesNotKnow() {
+        assertThatThrownBy(() -> intake.prepare(good().setResponseFormat("{\"type\":\"yaml\"}").build(), source(10)))
+                .isInstanceOfSatisfying(InvalidRequestException.class, e -> assertThat(e.code()).isEqualTo("RESPONSE_FORMAT"))
+                .hasMessageContaining("expected text, json_object or json_schema, got \"yaml\"");
+    }
+
+    @Test
+    void handsOnWhatTheAnswerShallCarry() {
+        Prompt plain = good().build();
+        assertThat(intake.prepare(plain, source(10)).request().logprobs()).isEqualTo(GenerationRequest.NO_LOGPROBS);
+        assertThat(intake.prepare(plain, source(10)).request().format()).isEqualTo(ResponseFormat.TEXT);
+        Prompt asking = good().setLogprobs(3).setResponseFormat("{\"type\":\"json_object\"}").build();
+        assertThat(intake.prepare(asking, source(10)).request().logprobs()).isEqualTo(3);
+        assertThat(intake.prepare(asking, source(10)).request().format()).isEqualTo(new ResponseFormat.JsonObject());
+    }
+
+    @Test
+    void tellsTheModelOfItsToolsUnlessNoneMayBeCalled() {
+        Message message = Message.newBuilder().setRole("user").setContent("hello").setToolCalls(List.of()).build();
+        Prompt.Builder chat = Prompt.newBuilder().setRequestId("r").setMessages(List.of(message)).setTools("[]")
+                .setReasoningEffort("high");
+        assertThat(((PromptInput.Messages) Intake.input(chat.build())).options())
+                .isEqualTo(new ChatOptions("[]", null, "high", true));
+        assertThat(((PromptInput.Messages) Intake.input(chat.setToolChoice("none").build())).options().tools()).isNull();
+        assertThat(((PromptInput.Messages) Intake.input(chat.setToolChoice("auto").build())).options().tools()).isEqualTo("[]");
     }
 
     @Test

@@ -95,6 +95,9 @@ class ReplayIT {
             }
             prompt.setSampling(sampling.build());
         }
+        if (random.nextInt(4) == 0) {
+            prompt.setLogprobs(random.nextInt(6));
+        }
         if (random.nextInt(5) == 0) {
             prompt.setTenant("tenant-" + random.nextInt(3));
         }

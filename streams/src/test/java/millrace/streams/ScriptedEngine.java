@@ -119,6 +119,12 @@ final class ScriptedEngine implements TextEngine {
         return replies.apply(prompt);
     }
 
+    /// A letter for each token.
+    @Override
+    public byte[] bytes(int token) {
+        return new byte[] {(byte) ('a' + token)};
+    }
+
     @Override
     public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
         Job job = new Job(prompt, listener);

@@ -15,7 +15,9 @@ import millrace.engine.FinishReason;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
 import millrace.engine.InvalidRequestException;
+import millrace.engine.PreparedPrompt;
 import millrace.engine.TextEngine;
+import millrace.streams.BesideText;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Model.CommandSpec;
@@ -32,12 +34,13 @@ import picocli.CommandLine.Spec;
             "Input: {\"id\": any, \"messages\": [{\"role\", \"content\"}]}, or instead of messages",
             "  \"prompt\": text or \"ids\": [token ids]; optionally max_tokens (64),",
             "  temperature (0: greedy), top_p, top_k, min_p, repetition_penalty, seed,",
-            "  stop; with messages also tools, thinking, reasoning_effort. A prompt is",
-            "  completed as it stands: no chat format, and no special token in it.",
+            "  stop, logprobs, response_format; with messages also tools, tool_choice,",
+            "  thinking, reasoning_effort. Options stand for fields that a line lacks. A",
+            "  prompt is completed as it stands: no chat format, no special token in it.",
             "Output, in the order of the input: {\"id\", \"text\", \"ids\", \"finish_reason\",",
-            "  \"usage\"}; ids hold the stop token, text does not. A line that can not be",
-            "  served gets finish_reason rejected or failed and an error, and the exit code",
-            "  is 1.",
+            "  \"usage\"}, with messages \"reply\", and \"logprobs\" where asked for; ids hold",
+            "  the stop token, text does not. A line that can not be served gets",
+            "  finish_reason rejected or failed and an error, and the exit code is 1.",
             "",
             "Examples:",
             "  millrace generate --model glm-tiny --input prompts.jsonl --output out.jsonl",
@@ -47,6 +50,9 @@ import picocli.CommandLine.Spec;
 final class GenerateCommand implements Callable<Integer> {
     @Mixin
     EngineOptions options = new EngineOptions();
+
+    @Mixin
+    AnswerOptions answer = new AnswerOptions();
 
     @Option(names = "--input", required = true, paramLabel = "FILE", description = "JSON lines; - for standard input.")
     String input = "";
@@ -71,7 +77,9 @@ final class GenerateCommand implements Callable<Integer> {
         List<JsonLines.Line> lines = JsonLines.read(input);
         List<GenerationRequest> requests = new ArrayList<>(lines.size());
         TreeSet<String> ignored = new TreeSet<>();
-        for (JsonLines.Line line : lines) {
+        ObjectNode missing = answer.fields();
+        for (JsonLines.Line written : lines) {
+            JsonLines.Line line = written.withMissing(missing);
             requests.add(RequestLines.request(line));
             ignored.addAll(RequestLines.unknown(line));
         }
@@ -107,20 +115,22 @@ final class GenerateCommand implements Callable<Integer> {
     private static CompletableFuture<ObjectNode> submit(TextEngine engine, JsonNode id, GenerationRequest request) {
         var result = new CompletableFuture<ObjectNode>();
         try {
-            engine.submit(engine.prepare(request), end -> result.complete(line(id, end)));
+            PreparedPrompt prompt = engine.prepare(request);
+            engine.submit(prompt, end -> result.complete(line(id, end, BesideText.of(engine, prompt, end))));
         } catch (InvalidRequestException e) {
             result.complete(rejected(id, e));
         }
         return result;
     }
 
-    private static ObjectNode line(JsonNode id, GenerationResult result) {
+    private static ObjectNode line(JsonNode id, GenerationResult result, BesideText beside) {
         ObjectNode line = JsonLines.mapper().createObjectNode();
         line.set("id", id);
         line.put("text", result.text());
         ArrayNode ids = line.putArray("ids");
         result.tokenIds().forEach(ids::add);
         line.put("finish_reason", result.reason().name().toLowerCase(Locale.ROOT));
+        CompletionJson.beside(line, beside.reply(), beside.logprobs());
         line.putObject("usage")
                 .put("prompt_tokens", result.usage().promptTokens())
                 .put("completion_tokens", result.usage().completionTokens());

@@ -8,6 +8,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectReader;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import com.fasterxml.jackson.databind.node.NullNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -103,6 +104,14 @@ final class JsonLines {
         @Nullable List<Integer> ids(String field) {
             JsonNode value = value(field);
             return value == null ? null : JsonLines.ids(value, where + ": " + field);
+        }
+
+        /// The same line with these fields where it has none of their names.
+        Line withMissing(JsonNode fields) {
+            ObjectNode all = MAPPER.createObjectNode();
+            all.setAll((ObjectNode) json);
+            fields.properties().forEach(field -> all.putIfAbsent(field.getKey(), field.getValue()));
+            return new Line(where, all);
         }
 
         /// The field's value; absent and null are the same.

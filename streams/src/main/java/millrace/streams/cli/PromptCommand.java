@@ -1,5 +1,6 @@
 package millrace.streams.cli;
 
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -41,6 +42,8 @@ import picocli.CommandLine.Spec;
             "Examples:",
             "  millrace prompt \"What is the two-letter code for France?\"",
             "  millrace prompt --file question.txt --system \"Be brief.\" --max-tokens 64 --json",
+            "  millrace prompt --response-format '{\"type\":\"json_object\"}' --logprobs 3 --json \\",
+            "    \"The capital of France, as JSON.\"",
             "  millrace prompt -b broker:9092 --registry http://registry:8081 \"Hello\"",
             "",
             "Exit codes: 0 answered, 1 rejected, failed or no answer in time, 2 wrong usage."
@@ -92,6 +95,9 @@ final class PromptCommand implements Callable<Integer> {
     boolean json;
 
     @Mixin
+    AnswerOptions answer = new AnswerOptions();
+
+    @Mixin
     ClientOptions client = new ClientOptions();
 
     @Spec
@@ -103,6 +109,7 @@ final class PromptCommand implements Callable<Integer> {
     @Override
     public Integer call() throws Exception {
         String question = question();
+        Prompt prompt = prompt(question);
         ServiceConfig config = client.load();
         try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
                 CompletionReader reader = new CompletionReader(config, registry, false);
@@ -110,7 +117,6 @@ final class PromptCommand implements Callable<Integer> {
             String topic = config.string("topics.prompts");
             AvroEncoder<Prompt> encoder =
                     AvroEncoder.open(registry, Prompt.class, topic + "-value", AvroSerdeConfig.of(config.registry()));
-            Prompt prompt = prompt(question);
             try {
                 producer.send(new ProducerRecord<>(topic, PromptKey.of(prompt), encoder.encode(prompt))).get();
             } catch (ExecutionException e) {
@@ -149,7 +155,7 @@ final class PromptCommand implements Callable<Integer> {
         return answered ? 0 : 1;
     }
 
-    private String question() throws java.io.IOException {
+    private String question() throws IOException {
         if ((text == null) == (file == null)) {
             throw new ParameterException(spec.commandLine(), "expected either TEXT or --file, got " + (text == null ? "neither" : "both"));
         }
@@ -161,7 +167,7 @@ final class PromptCommand implements Callable<Integer> {
         return new String(bytes, StandardCharsets.UTF_8);
     }
 
-    private Prompt prompt(String question) {
+    private Prompt prompt(String question) throws IOException {
         List<Message> messages = new ArrayList<>();
         if (system != null) {
             messages.add(new Message("system", system, null, null, null, List.of()));
@@ -181,6 +187,11 @@ final class PromptCommand implements Callable<Integer> {
                 .setMessages(raw ? null : messages)
                 .setPrompt(raw ? question : null)
                 .setSampling(sampling)
+                .setLogprobs(answer.logprobs)
+                .setResponseFormat(answer.responseFormat())
+                .setTools(answer.tools())
+                .setToolChoice(answer.toolChoice)
+                .setReasoningEffort(answer.reasoningEffort)
                 .build();
     }
 }

@@ -7,7 +7,9 @@ import java.util.Set;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
 import millrace.engine.GenerationRequest;
+import millrace.engine.InvalidRequestException;
 import millrace.engine.PromptInput;
+import millrace.engine.ResponseFormat;
 import millrace.engine.Sampling;
 import millrace.engine.ToolCall;
 import org.jspecify.annotations.Nullable;
@@ -17,16 +19,18 @@ import org.jspecify.annotations.Nullable;
 /// | field | |
 /// |---|---|
 /// | `messages`, `prompt` or `ids` | exactly one: a conversation, a text as it stands, or token ids |
-/// | `tools`, `thinking` (`enable_thinking`), `reasoning_effort`, `add_generation_prompt` | with `messages` |
+/// | `tools`, `tool_choice`, `thinking` (`enable_thinking`), `reasoning_effort`, `add_generation_prompt` | with `messages` |
 /// | `max_tokens` | default 64 |
 /// | `temperature`, `top_p`, `top_k`, `min_p`, `repetition_penalty`, `seed` | default greedy |
 /// | `stop` | a string or an array of strings |
+/// | `logprobs` | how many of the most likely tokens are listed beside each; default no log probabilities |
+/// | `response_format` | an object, or its text |
 final class RequestLines {
     static final int DEFAULT_MAX_TOKENS = 64;
     private static final Set<String> KNOWN = Set.of(
             "id", "messages", "prompt", "ids", "tools", "thinking", "enable_thinking", "reasoning_effort",
             "add_generation_prompt", "max_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed",
-            "stop");
+            "stop", "tool_choice", "logprobs", "response_format");
 
     private RequestLines() {}
 
@@ -46,7 +50,28 @@ final class RequestLines {
                 line.integer("max_tokens", DEFAULT_MAX_TOKENS),
                 stop(line),
                 Long.MAX_VALUE,
-                0);
+                0,
+                "",
+                logprobs(line),
+                format(line));
+    }
+
+    private static int logprobs(JsonLines.Line line) {
+        int logprobs = line.integer("logprobs", GenerationRequest.NO_LOGPROBS);
+        if (line.value("logprobs") != null && (logprobs < 0 || logprobs > GenerationRequest.MAX_LOGPROBS)) {
+            throw line.problem("logprobs: expected 0 to " + GenerationRequest.MAX_LOGPROBS + ", got " + logprobs);
+        }
+        return logprobs;
+    }
+
+    private static ResponseFormat format(JsonLines.Line line) {
+        JsonNode format = line.value("response_format");
+        try {
+            return format == null ? ResponseFormat.TEXT
+                    : ResponseFormat.parse(format.isTextual() ? format.textValue() : format.toString());
+        } catch (InvalidRequestException e) {
+            throw line.problem(String.valueOf(e.getMessage()));
+        }
     }
 
     /// Fields of the line that have no meaning here.
@@ -81,8 +106,12 @@ final class RequestLines {
         }
         Boolean thinking = line.flag("thinking");
         Boolean generate = line.flag("add_generation_prompt");
+        String choice = line.text("tool_choice");
+        if (choice != null && !choice.equals("auto") && !choice.equals("none")) {
+            throw line.problem("tool_choice: expected auto or none, got another text");
+        }
         return new ChatOptions(
-                tools == null || tools.isEmpty() ? null : tools.toString(),
+                tools == null || tools.isEmpty() || "none".equals(choice) ? null : tools.toString(),
                 thinking == null ? line.flag("enable_thinking") : thinking,
                 line.text("reasoning_effort"),
                 generate == null || generate);

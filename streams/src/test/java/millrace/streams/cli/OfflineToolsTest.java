@@ -211,6 +211,30 @@ class OfflineToolsTest {
     }
 
     @Test
+    void generateTellsRepliesAndLogProbabilities() throws IOException {
+        String prompts = """
+                {"id": 1, "messages": [{"role": "user", "content": "What is 81 plus 19?"}], "max_tokens": 20}
+                {"id": 2, "prompt": "To be", "max_tokens": 2, "logprobs": 0}
+                """;
+        List<JsonNode> results = lines("generate", "glm-tiny", prompts, 0, "--logprobs", "2");
+        JsonNode chat = results.get(0);
+        assertThat(chat.at("/reply/content").asText()).isEqualTo(chat.get("text").asText()).isEqualTo("100");
+        assertThat(chat.at("/reply/tool_calls").isEmpty()).isTrue();
+        assertThat(chat.get("logprobs")).hasSize(chat.get("ids").size());
+        for (JsonNode token : chat.get("logprobs")) {
+            assertThat(token.get("top")).hasSize(2);
+            assertThat(token.get("logprob")).as("greedy takes the most likely").isEqualTo(token.at("/top/0/logprob"));
+            assertThat(token.get("logprob").floatValue()).isLessThanOrEqualTo(0).isGreaterThanOrEqualTo(token.at("/top/1/logprob").floatValue());
+        }
+        assertThat(chat.at("/logprobs/0/token").asText()).isEqualTo("1");
+        assertThat(chat.at("/logprobs/0/bytes").toString()).isEqualTo("[49]");
+        JsonNode raw = results.get(1);
+        assertThat(raw.has("reply")).isFalse();
+        assertThat(raw.at("/logprobs/0/top").isEmpty()).as("the line's own count").isTrue();
+        assertThat(lines("generate", "glm-tiny", prompts.lines().findFirst().orElseThrow(), 0).getFirst().has("logprobs")).isFalse();
+    }
+
+    @Test
     void aSeedGivesTheSameTextAgainAndAnotherSeedAnother() throws IOException {
         String line = "{\"id\":%d,\"prompt\":\"To be\",\"max_tokens\":24,\"temperature\":1.5,\"seed\":%d}\n";
         List<JsonNode> results = lines("generate", "glm-tiny", line.formatted(1, 9) + line.formatted(2, 9) + line.formatted(3, 10), 0);
@@ -257,6 +281,10 @@ class OfflineToolsTest {
         refusedLine("generate", "{\"id\":1}", "line 1: expected exactly one of messages, prompt and ids, got 0 of them");
         refusedLine("generate", "{\"id\":{},\"prompt\":\"x\"}", "line 1: id: expected a string or number, got an object");
         refusedLine("generate", "{\"prompt\":\"x\",\"max_tokens\":\"5\"}", "line 1: max_tokens: expected a whole number of 32 bits, got a string");
+        refusedLine("generate", "{\"prompt\":\"x\",\"logprobs\":21}", "line 1: logprobs: expected 0 to 20, got 21");
+        refusedLine("generate", "{\"prompt\":\"x\",\"response_format\":{\"type\":\"xml\"}}",
+                "line 1: response_format.type: expected text, json_object or json_schema, got \"xml\"; see docs/formats.md");
+        refusedLine("generate", "{\"messages\":[],\"tool_choice\":\"any\"}", "line 1: tool_choice: expected auto or none, got another text");
         refusedLine("generate", "{\"messages\":[{\"content\":\"x\"}]}", "line 1: message 0: role: expected a string, got nothing");
         refusedLine("logits", "{\"id\":1,\"ids\":[1,2.5]}", "line 1: ids: expected whole numbers of 32 bits, got the number 2.5 as id 1");
         refusedLine("logits", "{\"id\":1}", "line 1: ids: expected an array of token ids, got nothing");
