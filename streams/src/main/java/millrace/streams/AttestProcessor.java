@@ -99,7 +99,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         checkpoints = new LogCheckpoints(
                 keeper::sign, shared.metrics(), shared.ticker(), config.span("audit.checkpoint.max.lag"));
         checkpoints.grown(log.state());
-        shared.logs().opened(partition, checkpoints);
+        shared.logs().opened(partition, checkpoints, log.state());
         poll = clients.ofCurrentThread();
         unsigned = false;
         context.schedule(config.duration("audit.checkpoint.interval.ms"), PunctuationType.WALL_CLOCK_TIME, now -> checkpoint());

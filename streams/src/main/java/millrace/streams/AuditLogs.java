@@ -5,6 +5,7 @@ import java.util.Collection;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
+import millrace.integrity.TreeState;
 
 /// The logs of one process: what it remembers of each that it has ever written, and how far those are signed that it
 /// writes now.
@@ -14,6 +15,7 @@ final class AuditLogs {
 
     private final Map<Integer, LogMemory> memories = new ConcurrentHashMap<>();
     private final Map<Integer, LogCheckpoints> open = new ConcurrentHashMap<>();
+    private final Map<Integer, TreeState> begins = new ConcurrentHashMap<>();
     private final AtomicLong lastRegularMs = new AtomicLong(Long.MIN_VALUE / 2);
     private final ServiceMetrics metrics;
     private final long writer;
@@ -54,12 +56,21 @@ final class AuditLogs {
         return epochMs - last >= REGULAR_CANARY_MS && lastRegularMs.compareAndSet(last, epochMs);
     }
 
-    void opened(int partition, LogCheckpoints checkpoints) {
+    /// @param at where the task goes on with the log
+    void opened(int partition, LogCheckpoints checkpoints, TreeState at) {
+        begins.put(partition, at);
         open.put(partition, checkpoints);
     }
 
     void closed(int partition, LogCheckpoints checkpoints) {
-        open.remove(partition, checkpoints);
+        if (open.remove(partition, checkpoints)) {
+            begins.remove(partition);
+        }
+    }
+
+    /// Where the task of each log that is written now went on with it.
+    Map<Integer, TreeState> begins() {
+        return Map.copyOf(begins);
     }
 
     /// Whether every log that is written now is signed in time.

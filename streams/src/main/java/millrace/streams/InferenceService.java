@@ -27,6 +27,7 @@ import millrace.schemas.Control;
 import millrace.schemas.Delta;
 import millrace.schemas.Prompt;
 import millrace.schemas.SaltRecord;
+import millrace.streams.console.Console;
 import millrace.streams.console.Health;
 import millrace.streams.console.HttpDoor;
 import millrace.streams.registry.AvroDecoder;
@@ -147,7 +148,7 @@ public final class InferenceService implements AutoCloseable {
         if (config.integer("health.port") >= 0) {
             own(QueueWatch.start(kafka.admin(), config.string("application.id"), config.string("topics.prompts"), metrics.queues()));
             HttpDoor health = own(HttpDoor.start(
-                    config.string("health.host"), config.integer("health.port"), this::health, meters, null));
+                    config.string("health.host"), config.integer("health.port"), this::health, meters, config.flag("console.enabled") ? own(console(kafka, cluster)) : null));
             healthPort = health.port();
             story.accept("health and metrics on http://" + config.string("health.host") + ":" + healthPort);
         }
@@ -155,6 +156,14 @@ public final class InferenceService implements AutoCloseable {
         awaitRunning(Duration.ofMinutes(5));
         started = true;
         story.accept("ready");
+    }
+
+    private Console console(KafkaClients kafka, String cluster) {
+        Console.Topics topics = new Console.Topics(config.string("topics.audit"), config.string("topics.checkpoints"),
+                config.string("topics.faults"), config.string("topics.cosignatures"));
+        return Console.start(new Console.Setup(
+                ServiceFacts.of(engine.card(), config, instanceId, cluster, signer.vkey(), attest.attestations().verifyMode()), signer.vkey(),
+                this::health, meters, kafka::reader, topics, registry::byId, logs::begins, metrics::witnessed));
     }
 
     private void tellOfEngine() {

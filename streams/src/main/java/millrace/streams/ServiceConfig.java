@@ -85,7 +85,9 @@ public final class ServiceConfig {
                     "With serve --embedded: port of the schema registry; 0 takes a free one.")
             .define("health.host", Type.STRING, "127.0.0.1", nonEmpty(), Importance.LOW, "Address that the health and metrics server binds.")
             .define("health.port", Type.INT, 8080, Range.between(-1, 65_535), Importance.MEDIUM,
-                    "Port of /health/live, /health/ready, /health/started and /metrics; 0 takes a free one, -1 turns it off.")
+                    "Port of /live, /ready, /started, /metrics and the console; 0 takes a free one, -1 turns it off.")
+            .define("console.enabled", Type.BOOLEAN, true, Importance.LOW,
+                    "Whether the read-only console is served at / of health.port, see docs/console.md.")
             .define("engine.model", Type.STRING, "", Importance.HIGH,
                     "Directory of the model's checkpoint, or the name of a bundled model (glm-tiny, kimi-tiny).")
             .define("engine.model.digest", Type.STRING, "", Importance.HIGH,

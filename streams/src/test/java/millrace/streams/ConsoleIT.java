@@ -2,14 +2,19 @@ package millrace.streams;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -17,6 +22,13 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
 import millrace.engine.Engine;
+import millrace.integrity.Checkpoint;
+import millrace.integrity.Digest;
+import millrace.integrity.InclusionProof;
+import millrace.integrity.Leaf;
+import millrace.integrity.NoteVerifier;
+import millrace.integrity.SignedNote;
+import millrace.integrity.Verdict;
 import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.streams.embedded.EmbeddedCluster;
@@ -155,6 +167,66 @@ class ConsoleIT {
         for (int partition = 0; partition < 2; partition++) {
             String of = "{partition=\"" + partition + "\"} 0.0";
             assertThat(scrape).contains("millrace_queue_lag" + of, "millrace_queue_pending" + of, "millrace_queue_inflight" + of);
+        }
+    }
+
+    @Test
+    void theTailHasCommittedLeavesAndTheirProofs() throws Exception {
+        ask("tail-1");
+        JsonNode row = null;
+        long until = System.nanoTime() + PATIENCE.toNanos();
+        JsonNode proof = JSON.createObjectNode();
+        while (!proof.has("path") && System.nanoTime() < until) {
+            for (JsonNode each : JSON.readTree(get("/api/tail?after=0").body()).get("rows")) {
+                row = each.get("request").asText().equals("tail-1") ? each : row;
+            }
+            if (row != null) {
+                proof = JSON.readTree(get("/api/proof?origin=" + row.get("origin").asText() + "&seq=" + row.get("seq").asLong()).body());
+            }
+            Thread.sleep(50);
+        }
+        assertThat(row).isNotNull();
+        assertThat(row.get("verdict").asText()).isEqualTo("OK");
+        assertThat(row.get("provable").asBoolean()).isTrue();
+        byte[] body = Base64.getDecoder().decode(proof.get("body").asText());
+        Digest leaf = Leaf.hash(Digest.ofHex(proof.get("fingerprint").asText()), body);
+        assertThat(leaf.hex()).isEqualTo(row.get("leaf").asText());
+        SignedNote note = SignedNote.parse(proof.get("note").asText());
+        note.verify(List.of(NoteVerifier.parse(service.vkey())));
+        Checkpoint head = Checkpoint.parse(note.text());
+        List<Digest> path = new ArrayList<>();
+        proof.get("path").forEach(hash -> path.add(Digest.ofHex(hash.asText())));
+        assertThat(new InclusionProof(row.get("seq").asLong(), head.size(), path).verify(leaf, head.root())).isEqualTo(Verdict.VERIFIED);
+        String schema = get("/api/schema?fingerprint=" + proof.get("fingerprint").asText()).body();
+        assertThat(Digest.sha256(schema).hex()).isEqualTo(proof.get("fingerprint").asText());
+    }
+
+    @Test
+    void answersQuestionsThatMakeNoSense() throws Exception {
+        for (String path : List.of("/api/proof", "/api/proof?origin=x&seq=-1", "/api/proof?origin=%ZZ&seq=99999999999999999999",
+                "/api/schema?fingerprint=../../etc/passwd", "/console/../console/console.js", "/console/", "/favicon.ico", "/api/")) {
+            assertThat(get(path).statusCode()).as(path).isEqualTo(404);
+        }
+        assertThat(get("/api/tail?after=-5").statusCode()).isEqualTo(200);
+        assertThat(get("/api/state?since=soon").statusCode()).isEqualTo(200);
+    }
+
+    /// Another name that somebody had resolve to this machine.
+    @Test
+    void aForeignHostReadsNothingOfTheConsole() throws Exception {
+        try (Socket socket = new Socket("127.0.0.1", service.healthPort())) {
+            socket.getOutputStream().write("GET /api/tail HTTP/1.1\r\nHost: evil.example:8080\r\nConnection: close\r\n\r\n"
+                    .getBytes(StandardCharsets.US_ASCII));
+            String answer = new String(socket.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            assertThat(answer).startsWith("HTTP/1.1 421 ").doesNotContain("rows");
+        }
+    }
+
+    @Test
+    void showsNoTextOfPromptsOrCompletions() throws Exception {
+        ask("secret-1");
+        for (String path : List.of("/metrics", "/ready", "/api/facts", "/api/state", "/api/tail?after=0")) {
+            assertThat(get(path).body()).as(path).doesNotContain("two-letter", "France");
         }
     }
 }
