@@ -110,7 +110,9 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
         turn.value().events().forEach(this::note);
         for (Outcome outcome : turn.value().outcomes()) {
             introduce();
-            attest(outcome);
+            try (LogContext _ = LogContext.of(outcome.source())) {
+                attest(outcome);
+            }
             shared.metrics().outcome(outcome);
         }
         log.save();
@@ -174,7 +176,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
                 keeper.keepSalt(answered.prompt().getTenant(), record.getRequestId(), salt);
                 // Of a result that was too large the failure depends on those steps as well.
                 memory.answered(log.state().size(), answered.result().transcript().lastStep());
-                forwardCompletion(source, completion.getRequestId(), record.getVerdict(), leaf, wire, now);
+                forwardCompletion(fitting, completion.getRequestId(), record.getVerdict(), leaf, wire, now);
             }
             case Outcome.Rejected rejected -> {
                 AttestationRecord record = shared.attestations().rejected(log.state(), rejected, salt, now);
@@ -182,7 +184,7 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
                 Completion completion = shared.completions().rejected(rejected, log.state(), leaf, salt);
                 keeper.keepSalt(rejected.prompt().getTenant(), record.getRequestId(), salt);
                 forwardCompletion(
-                        source, completion.getRequestId(), record.getVerdict(), leaf, shared.encoders().completion().encode(completion), now);
+                        rejected, completion.getRequestId(), record.getVerdict(), leaf, shared.encoders().completion().encode(completion), now);
             }
             case Outcome.Undecodable undecodable -> {
                 Leaf leaf = Leaf.of(shared.attestations().undecodable(log.state(), undecodable, salt, now));
@@ -194,19 +196,27 @@ final class AttestProcessor implements Processor<byte[], Handover, byte[], Outgo
     }
 
     private void forwardCompletion(
-            Source source, String requestId, AuditVerdict verdict, Leaf leaf, byte[] wire, long now) {
+            Outcome outcome, String requestId, AuditVerdict verdict, Leaf leaf, byte[] wire, long now) {
+        Source source = outcome.source();
         byte[] id = requestId.getBytes(StandardCharsets.UTF_8);
         byte[] key = source.key() == null || source.key().length > ProducerLimits.MAX_COPIED_BYTES ? id : source.key();
         Headers headers = EventHeaders.completion(source, requestId, log.state(), leaf, verdict, now);
+        trace(outcome, now, headers);
         context.forward(new Record<>(key, new Outgoing(source.partition(), wire), now, headers), COMPLETIONS_SINK);
         CrashPoints.reach("between-completion-and-audit");
         leaf(leaf, id, new RecordHeaders());
+    }
+
+    private void trace(Outcome outcome, long now, Headers headers) {
+        shared.metrics().traces().ended(
+                outcome, log.state(), outcome.source().eventId().toString(), shared.completions().model(), now, headers);
     }
 
     private void forwardDeadLetter(Outcome.Undecodable undecodable, Leaf leaf, byte[] salt, long now) {
         Source source = undecodable.source();
         byte[] value = source.value();
         Headers headers = EventHeaders.deadLetter(undecodable, log.state(), leaf, salt, maxBytes);
+        trace(undecodable, now, headers);
         byte[] cut = value == null || value.length <= maxBytes ? value : java.util.Arrays.copyOf(value, maxBytes);
         byte[] key = source.key() == null || source.key().length > ProducerLimits.MAX_COPIED_BYTES ? null : source.key();
         context.forward(new Record<>(key, new Outgoing(source.partition(), cut), now, headers), DLQ_SINK);

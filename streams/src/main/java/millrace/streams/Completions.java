@@ -28,6 +28,11 @@ final class Completions {
         this.card = engine.card();
     }
 
+    /// Name of the model that answers.
+    String model() {
+        return card.name();
+    }
+
     /// What the completion of an outcome says beside its text.
     BesideText beside(Outcome.Answered outcome) {
         return BesideText.of(engine, outcome.prepared(), outcome.result());

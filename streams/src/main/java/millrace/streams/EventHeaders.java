@@ -8,6 +8,7 @@ import millrace.integrity.Leaf;
 import millrace.integrity.TreeState;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.AuditVerdict;
+import millrace.streams.tracing.TraceContext;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -18,8 +19,8 @@ final class EventHeaders {
     private static final String COMPLETION_TYPE = "millrace.completion.v1";
     /// Describe the prompt's own event, or are the service's to set.
     private static final Set<String> NOT_COPIED = Set.of("content-type", Intake.TENANT_HEADER, "__value_schema_id");
-    private static final Set<String> TRACE = Set.of("traceparent", "tracestate");
-    private static final int MAX_TRACE_BYTES = 512;
+    private static final Set<String> TRACE = Set.of(TraceContext.PARENT, TraceContext.STATE);
+    private static final int MAX_TRACE_BYTES = TraceContext.MAX_STATE_BYTES;
     private static final String DLQ_PREFIX = "__streams.errors.";
 
     private EventHeaders() {}

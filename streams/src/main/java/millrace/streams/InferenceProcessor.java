@@ -199,13 +199,16 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             return;
         }
         long start = shared.ticker().nanos();
-        admit(source, Stage.NEW);
+        try (LogContext _ = LogContext.of(source)) {
+            admit(source, Stage.NEW);
+        }
         turn();
         shared.metrics().processed(shared.ticker().nanos() - start);
     }
 
     /// Reads, checks and queues one prompt; whatever keeps it from the engine becomes an outcome.
     private void admit(Source source, Stage stage) {
+        shared.metrics().traces().taken(source, shared.clock().millis());
         Prompt prompt = read(source, stage);
         if (prompt == null) {
             return;
@@ -435,6 +438,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     public void close() {
         life.over = true;
         queue.close();
+        shared.metrics().traces().forget(context.taskId().partition());
         poll.hold(this, false);
         generations.values().forEach(Generation::cancel);
         generations.clear();

@@ -145,17 +145,27 @@ public final class InferenceService implements AutoCloseable {
                 + config.integer("engine.max.batch") + ", prompts of at most " + config.integer("intake.max.bytes")
                 + " bytes, at most " + config.integer("intake.max.tokens") + " new tokens, context of " + card.maxContext());
         gauges();
-        if (config.integer("health.port") >= 0) {
-            own(QueueWatch.start(kafka.admin(), config.string("application.id"), config.string("topics.prompts"), metrics.queues()));
-            HttpDoor health = own(HttpDoor.start(
-                    config.string("health.host"), config.integer("health.port"), this::health, meters, config.flag("console.enabled") ? own(console(kafka, cluster)) : null));
-            healthPort = health.port();
-            story.accept("health and metrics on http://" + config.string("health.host") + ":" + healthPort);
-        }
+        observe(kafka, cluster);
         startStreams();
         awaitRunning(Duration.ofMinutes(5));
         started = true;
         story.accept("ready");
+    }
+
+    /// Traces, probes, metrics and the console: as far as they are asked for.
+    private void observe(KafkaClients kafka, String cluster) {
+        ServiceTraces traces = ServiceTraces.of(config, Map.of("service.name", config.string("application.id"),
+                "service.namespace", "millrace", "service.version", Versions.millrace(), "service.instance.id", instanceId));
+        metrics.trace(traces);
+        own(traces::close);
+        if (config.integer("health.port") < 0) {
+            return;
+        }
+        own(QueueWatch.start(kafka.admin(), config.string("application.id"), config.string("topics.prompts"), metrics.queues()));
+        Console console = config.flag("console.enabled") ? own(console(kafka, cluster)) : null;
+        HttpDoor door = own(HttpDoor.start(config.string("health.host"), config.integer("health.port"), this::health, meters, console));
+        healthPort = door.port();
+        story.accept("health and metrics on http://" + config.string("health.host") + ":" + healthPort);
     }
 
     private Console console(KafkaClients kafka, String cluster) {

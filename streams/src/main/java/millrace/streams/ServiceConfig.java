@@ -22,6 +22,7 @@ import org.apache.kafka.common.config.ConfigDef.Range;
 import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigDef.ValidString;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.config.types.Password;
 import org.jspecify.annotations.Nullable;
 
 /// The service's configuration: one definition of every key, and a typed view.
@@ -88,6 +89,14 @@ public final class ServiceConfig {
                     "Port of /live, /ready, /started, /metrics and the console; 0 takes a free one, -1 turns it off.")
             .define("console.enabled", Type.BOOLEAN, true, Importance.LOW,
                     "Whether the read-only console is served at / of health.port, see docs/console.md.")
+            .define("tracing.otlp.endpoint", Type.STRING, "", Importance.LOW,
+                    "Address of an OpenTelemetry collector, http://HOST:4318, that spans are sent to; empty sends none, and contexts are passed on all the same.")
+            .define("tracing.otlp.headers", Type.PASSWORD, "", Importance.LOW,
+                    "Headers that the collector wants, name=value,name=value, such as an authorization.")
+            .define("tracing.sample.ratio", Type.DOUBLE, 1.0, Range.between(0.0, 1.0), Importance.LOW,
+                    "Share of the prompts without a trace of their own that are recorded; those with one follow its flag.")
+            .define("log.format", Type.STRING, "text", ValidString.in("text", "json"), Importance.LOW,
+                    "Form of what serve writes to standard error: text, or json, one object per line.")
             .define("engine.model", Type.STRING, "", Importance.HIGH,
                     "Directory of the model's checkpoint, or the name of a bundled model (glm-tiny, kimi-tiny).")
             .define("engine.model.digest", Type.STRING, "", Importance.HIGH,
@@ -312,6 +321,14 @@ public final class ServiceConfig {
 
     public boolean flag(String key) {
         return values.getBoolean(key);
+    }
+
+    double decimal(String key) {
+        return values.getDouble(key);
+    }
+
+    Password password(String key) {
+        return values.getPassword(key);
     }
 
     public Duration duration(String key) {

@@ -45,6 +45,7 @@ final class ServiceMetrics {
     private final PartitionQueues queues = new PartitionQueues(this);
     private final AtomicLong witnessedMs = new AtomicLong(-1);
     private volatile @Nullable AnswerMeters answers;
+    private volatile ServiceTraces traces = ServiceTraces.OFF;
 
     ServiceMetrics(MeterRegistry registry) {
         this.registry = registry;
@@ -93,6 +94,16 @@ final class ServiceMetrics {
     /// What becomes of previews.
     PreviewMeters previews() {
         return previews;
+    }
+
+    /// From here on prompts are traced so.
+    void trace(ServiceTraces by) {
+        traces = by;
+    }
+
+    /// Traces of prompts.
+    ServiceTraces traces() {
+        return traces;
     }
 
     /// What waits in the partitions of the prompts.

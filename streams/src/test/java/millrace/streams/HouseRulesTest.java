@@ -60,7 +60,8 @@ class HouseRulesTest {
             Map.entry("registry", Set.of("registry.server")),
             Map.entry("embedded", Set.of("registry.server", "registry")),
             Map.entry("console", Set.of()),
-            Map.entry("", Set.of("registry", "console")),
+            Map.entry("tracing", Set.of()),
+            Map.entry("", Set.of("registry", "console", "tracing")),
             Map.entry("client", Set.of("", "registry")),
             Map.entry("demo", Set.of("", "embedded", "registry")),
             Map.entry("bench", Set.of("", "embedded", "registry", "demo", "client")),
@@ -143,6 +144,13 @@ class HouseRulesTest {
     void vectorApiStaysInTheVectorKernels() {
         noClasses().that().resideOutsideOfPackage("millrace.engine.kernel.vector..")
                 .should().dependOnClassesThat().resideInAPackage("jdk.incubator.vector..")
+                .check(MAIN);
+    }
+
+    @Test
+    void openTelemetryStaysInTheTracingRoom() {
+        noClasses().that().resideOutsideOfPackage("millrace.streams.tracing..")
+                .should().dependOnClassesThat().resideInAPackage("io.opentelemetry..")
                 .check(MAIN);
     }
 

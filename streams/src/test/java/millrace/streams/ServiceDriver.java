@@ -53,6 +53,7 @@ final class ServiceDriver implements AutoCloseable {
     final TestClock clock = new TestClock();
     final ScriptedEngine engine = new ScriptedEngine();
     final SimpleMeterRegistry meters = new SimpleMeterRegistry();
+    final ServiceMetrics metrics = new ServiceMetrics(meters);
     final NoteSigner signer = NoteSigner.generate("millrace.test", new SecureRandom());
     final ServiceConfig config;
     final List<TestRecord<byte[], byte[]>> completions = new ArrayList<>();
@@ -116,7 +117,6 @@ final class ServiceDriver implements AutoCloseable {
                 AvroEncoder.open(registry, AttestationRecord.class, "llm.audit-value", serde).schemaId(),
                 AvroEncoder.open(registry, CheckpointRecord.class, "llm.audit.checkpoints-value", serde));
         decoder = new RegistryPromptDecoder(new AvroDecoder<>(registry, Prompt.class));
-        ServiceMetrics metrics = new ServiceMetrics(meters);
         logs = new AuditLogs(metrics);
         watch = new Alarms(engine, "instance-1", road(), metrics, clock);
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(

@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.Consumer;
 import millrace.engine.Engine;
 import millrace.engine.TextEngine;
 import millrace.streams.InferenceService;
@@ -58,28 +59,29 @@ final class ServeCommand implements Callable<Integer> {
     public Integer call() throws Exception {
         PrintWriter err = spec.commandLine().getErr();
         ServiceConfig config = options.load(Map.of());
+        Consumer<String> story = LogFormat.apply(config, line -> say(err, line));
         StandIn.requireAllowed(config);
         CountDownLatch stopped = new CountDownLatch(1);
         Running running = new Running();
         Runtime.getRuntime().addShutdownHook(new Thread(() -> stopOnSignal(running, stopped), "shutdown"));
-        try (EmbeddedCluster cluster = embedded ? start(config, err) : null) {
+        try (EmbeddedCluster cluster = embedded ? start(config, story) : null) {
             ServiceConfig complete = cluster == null ? config : config.withDefaults(cluster.serviceConfig());
             if (!complete.isSet("kafka.bootstrap.servers") || !complete.isSet("schema.registry.url")) {
                 throw new IllegalArgumentException("kafka.bootstrap.servers and schema.registry.url: expected both; set them in the"
                         + " config file or by -D, or give --embedded");
             }
             try (InferenceService service = InferenceService.start(
-                    complete, ServeCommand::open, embedded, line -> say(err, line))) {
+                    complete, ServeCommand::open, embedded, story)) {
                 running.started(service);
                 Throwable fatal = service.run();
                 if (fatal != null) {
-                    say(err, "stopping: " + fatal.getMessage());
+                    story.accept("stopping: " + fatal.getMessage());
                     endForSure();
                     return 1;
                 }
-                say(err, "stopping: no new prompts are taken in");
+                story.accept("stopping: no new prompts are taken in");
             }
-            say(err, "stopped");
+            story.accept("stopped");
             running.well();
             return 0;
         } finally {
@@ -122,11 +124,11 @@ final class ServeCommand implements Callable<Integer> {
         err.flush();
     }
 
-    private static EmbeddedCluster start(ServiceConfig config, PrintWriter err) {
+    private static EmbeddedCluster start(ServiceConfig config, Consumer<String> story) {
         EmbeddedCluster cluster = EmbeddedCluster.start(
                 Path.of(config.string("embedded.dir")), config.string("embedded.host"),
                 config.integer("embedded.port"), config.integer("embedded.registry.port"));
-        say(err, "embedded broker " + cluster.bootstrap() + ", schema registry " + cluster.registryUrl()
+        story.accept("embedded broker " + cluster.bootstrap() + ", schema registry " + cluster.registryUrl()
                 + ", data in " + config.string("embedded.dir"));
         return cluster;
     }
