@@ -106,11 +106,13 @@ final class LogKeys {
             boolean newEpoch, long nowMs) {
         byte[] kept = store.get(KEY);
         boolean first = kept == null || log.state().size() == 0 && log.previous() == null;
-        State own = new State(signer.vkey(), "", 0, true);
-        LogKeys keys = new LogKeys(store, signer, previous, overlap, first ? own : State.decode(kept));
+        // A log that begins while a key retires says so as the others do: who knows the old key only can follow.
+        State begun = new State(previous == null ? signer.vkey() : previous.vkey(), "", 0, true);
+        LogKeys keys = new LogKeys(store, signer, previous, overlap, first ? begun : State.decode(kept));
         if (first) {
-            keys.put(own);
-        } else if (keys.state.current.equals(signer.vkey())) {
+            keys.put(begun);
+        }
+        if (keys.state.current.equals(signer.vkey())) {
             keys.retire(nowMs);
             keys.requireRetiring();
         } else if (previous != null && keys.state.current.equals(previous.vkey())) {

@@ -151,6 +151,17 @@ class LogKeysTest {
         task.verify(NEW);
     }
 
+    /// Who knows the old key alone can follow it to the new one, in a log that the old one never signed.
+    @Test
+    void aLogThatBeginsWhileAKeyRetiresNamesTheNewOne() {
+        task.start(NEW, OLD, Map.of());
+        task.grow(2).checkpoint();
+        assertThat(rotation().getSeq()).isZero();
+        assertThat(task.signers()).containsExactly(NEW.label(), OLD.label());
+        task.verify(OLD);
+        task.verify(NEW);
+    }
+
     @Test
     void theNewKeyIsFollowedIntoTheNextEpoch() {
         rotated();

@@ -69,6 +69,7 @@ public final class TopologyParts extends Topology {
             IntFunction<byte @Nullable []> lastLeaf,
             SecureRandom random,
             NoteSigner signer,
+            @Nullable NoteSigner previousSigner,
             Runnable onEngineFailure,
             Consumer<AlarmRecord> alarms,
             Map<String, String> settings) {}
@@ -135,7 +136,7 @@ public final class TopologyParts extends Topology {
                 ticker, config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine()), ENCODERS,
-                LogKeys.Signing.LOCAL, logs, alarms, new LogKeeper.Shared(around.signer(), null, ORDERS, SALTS, Duration.ofDays(184)),
+                LogKeys.Signing.LOCAL, logs, alarms, new LogKeeper.Shared(around.signer(), around.previousSigner(), ORDERS, SALTS, Duration.ofDays(184)),
                 partition -> Optional.ofNullable(around.lastLeaf().apply(partition)).map(TopologyParts::last),
                 Duration.ofSeconds(20), DOMAIN, CLUSTER, metrics, around.clock(), ticker, around.random(), config);
         TopologyParts parts = new TopologyParts(alarms, clients);

@@ -179,7 +179,7 @@ final class Invariants {
 
     /// I2 and I3: as an auditor does it.
     private void checkLogs() {
-        LogVerifier log = new LogVerifier(TopologyParts.AUDIT, List.of(World.signer().verifier()), TopologyParts.schemas());
+        LogVerifier log = new LogVerifier(TopologyParts.AUDIT, List.of(World.firstSigner().verifier()), TopologyParts.schemas());
         log.expecting(TopologyParts.DOMAIN, TopologyParts.CLUSTER);
         CompletionMatcher matcher = new CompletionMatcher(TopologyParts.COMPLETIONS, TopologyParts.schemas());
         for (int partition = 0; partition < Broker.PARTITIONS; partition++) {

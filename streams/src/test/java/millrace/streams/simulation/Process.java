@@ -106,7 +106,7 @@ final class Process implements Task.Host {
         all.putAll(more);
         parts = TopologyParts.of(new TopologyParts.Surroundings(
                 instance(), engine, world.clock, world::nanos, world::pass, () -> world.registryDown, world::lastLeaf, world.salts,
-                World.signer(), () -> failing = true, world.alarms::add, all));
+                world.signer(), world.previousSigner(), () -> failing = true, world.alarms::add, all));
     }
 
     /// Takes a partition over.
@@ -214,13 +214,21 @@ final class Process implements Task.Host {
     }
 
     /// What was done since the last commit is taken back, and the same processors begin anew on what is committed.
-    void revive() {
+    ///
+    /// @return false when one of them cannot: then the process has no task any more
+    boolean revive() {
         abort();
         tasks.values().forEach(Task::close);
-        tasks.values().forEach(task -> {
-            task.open();
-            resumed += task.pending();
-        });
+        try {
+            tasks.values().forEach(task -> {
+                task.open();
+                resumed += task.pending();
+            });
+            return true;
+        } catch (World.Injected e) {
+            dropTasks();
+            return false;
+        }
     }
 
     /// Gives one task up in an orderly way.
@@ -246,6 +254,17 @@ final class Process implements Task.Host {
         watchAlarms();
         engine().close();
         engine = null;
+    }
+
+    /// @return what was done
+    String fallAsleep() {
+        asleep = true;
+        return name + " falls asleep";
+    }
+
+    void restart() {
+        crash();
+        start();
     }
 
     /// The process is gone, and with it all that it had in memory.

@@ -220,7 +220,7 @@ final class Simulation {
     }
 
     private void fault() {
-        switch (random.nextInt(26)) {
+        switch (random.nextInt(27)) {
             case 0, 1 -> crash();
             case 2 -> sleep();
             case 3, 4 -> wakeOrRestart();
@@ -231,25 +231,18 @@ final class Simulation {
             case 9, 10 -> assignOne();
             case 11 -> revive();
             case 12 -> {
-                world.registryDown = !world.registryDown;
                 registryFailed = true;
-                say("registry is " + (world.registryDown ? "down" : "up"));
+                say(world.turnRegistry());
             }
             case 13, 14 -> mishap();
             case 15 -> jump();
-            case 16 -> {
-                world.staleTails = 1 + random.nextInt(8);
-                say("audit topic shows its newest transaction late");
-            }
-            case 17 -> {
-                world.brokenTails = random.nextInt(2);
-                world.sendsUntilFailure = random.nextInt(12);
-                say("a record will fail to be sent");
-            }
+            case 16 -> say(world.delayTails());
+            case 17 -> say(world.failSends());
             case 18 -> loseState();
             case 19, 20 -> damage();
             case 23, 24 -> takeAway();
             case 21, 22 -> scrub();
+            case 25 -> rotateKey();
             default -> failEngine();
         }
     }
@@ -264,11 +257,21 @@ final class Simulation {
         }
     }
 
+    /// Everybody is started anew with another key, which the logs are to name.
+    private void rotateKey() {
+        if (world.rotateKey()) {
+            say("the key is rotated");
+            for (Process process : processes) {
+                disown(process);
+                process.restart();
+            }
+        }
+    }
+
     private void sleep() {
         Process process = awake();
         if (process != null) {
-            say(process.name + " falls asleep");
-            process.asleep = true;
+            say(process.fallAsleep());
         }
     }
 
@@ -362,10 +365,7 @@ final class Simulation {
         Process process = awake();
         if (process != null) {
             say(process.name + " begins its tasks anew");
-            try {
-                process.revive();
-            } catch (World.Injected e) {
-                process.dropTasks();
+            if (!process.revive()) {
                 disown(process);
             }
         }

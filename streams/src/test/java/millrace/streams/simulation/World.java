@@ -17,7 +17,8 @@ import org.jspecify.annotations.Nullable;
 final class World {
     static final long START_MS = 1_790_000_000_000L;
     private static final long MARKER_DELAY_NANOS = 5_000_000_000L;
-    private static final NoteSigner SIGNER = NoteSigner.generate(TopologyParts.DOMAIN, new Seeded(7));
+    private static final NoteSigner FIRST_SIGNER = NoteSigner.generate(TopologyParts.DOMAIN, new Seeded(7));
+    private static final NoteSigner SECOND_SIGNER = NoteSigner.generate(TopologyParts.DOMAIN, new Seeded(8));
 
     final Broker broker = new Broker();
     final Bug bug;
@@ -26,6 +27,7 @@ final class World {
     final Clock clock = new SimulatedClock();
     private long nanos;
     private long skewMs;
+    private boolean rotated;
     boolean registryDown;
     /// What came by the second road.
     final List<AlarmRecord> alarms = new ArrayList<>();
@@ -51,8 +53,45 @@ final class World {
         salts = new Seeded(seed ^ 0x5A17L);
     }
 
-    static NoteSigner signer() {
-        return SIGNER;
+    /// The key that auditors know from the beginning.
+    static NoteSigner firstSigner() {
+        return FIRST_SIGNER;
+    }
+
+    /// The key that processes are started with.
+    NoteSigner signer() {
+        return rotated ? SECOND_SIGNER : FIRST_SIGNER;
+    }
+
+    /// The key before it, null if there was none.
+    @Nullable NoteSigner previousSigner() {
+        return rotated ? FIRST_SIGNER : null;
+    }
+
+    /// Lets processes be started with another key from now on.
+    ///
+    /// @return false if that was done before
+    boolean rotateKey() {
+        boolean first = !rotated;
+        rotated = true;
+        return first;
+    }
+
+    /// Each returns what was done.
+    String turnRegistry() {
+        registryDown = !registryDown;
+        return "registry is " + (registryDown ? "down" : "up");
+    }
+
+    String delayTails() {
+        staleTails = 1 + random.nextInt(8);
+        return "audit topic shows its newest transaction late";
+    }
+
+    String failSends() {
+        brokenTails = random.nextInt(2);
+        sendsUntilFailure = random.nextInt(12);
+        return "a record will fail to be sent";
     }
 
     long nanos() {
