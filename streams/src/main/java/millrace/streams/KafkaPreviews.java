@@ -22,6 +22,7 @@ import millrace.engine.TextEngine;
 import millrace.schemas.Delta;
 import millrace.schemas.DeltaKind;
 import millrace.streams.registry.AvroEncoder;
+import millrace.streams.tracing.TraceContext;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
@@ -266,6 +267,7 @@ final class KafkaPreviews implements Previews, AutoCloseable {
                 ? delta.getRequestId().getBytes(StandardCharsets.UTF_8) : source.key();
         Headers headers = new RecordHeaders();
         headers.add(HEADER, UNATTESTED.getBytes(StandardCharsets.UTF_8));
+        TraceContext.of(source.headers()).ifPresent(trace -> trace.put(headers));
         boolean text = delta.getKind() != DeltaKind.END && delta.getKind() != DeltaKind.RESTART;
         producer().send(new ProducerRecord<>(topic, source.partition(), null, key, value, headers), (at, problem) -> {
             if (problem == null) {

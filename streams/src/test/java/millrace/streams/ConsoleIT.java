@@ -12,6 +12,7 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -20,18 +21,28 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import millrace.engine.Engine;
 import millrace.integrity.Checkpoint;
 import millrace.integrity.Digest;
 import millrace.integrity.InclusionProof;
 import millrace.integrity.Leaf;
+import millrace.integrity.NoteKey;
+import millrace.integrity.NoteSigner;
 import millrace.integrity.NoteVerifier;
 import millrace.integrity.SignedNote;
 import millrace.integrity.Verdict;
 import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.streams.embedded.EmbeddedCluster;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -61,6 +72,11 @@ class ConsoleIT {
                 "application.id", "console", "state.dir", directory.resolve("state").toString(), "topics.partitions", "2",
                 "health.port", "0", "engine.model", "glm-tiny", "engine.kv.bytes", "16000000", "integrity.canary.interval", "1s"));
         ServiceConfig config = ServiceConfig.of(settings);
+        try (Admin admin = new KafkaClients(config).admin()) {
+            admin.createTopics(List.of(new NewTopic("llm.audit.cosigs", 2, (short) 1))).all().get();
+        } catch (InterruptedException | ExecutionException e) {
+            throw new IllegalStateException(e);
+        }
         service = InferenceService.start(
                 config, c -> Engine.open(c.engine(Models.directory(c.string("engine.model"), directory.resolve("models")))), true, line -> {});
         client = new ClusterClient(config);
@@ -228,5 +244,26 @@ class ConsoleIT {
         for (String path : List.of("/metrics", "/ready", "/api/facts", "/api/state", "/api/tail?after=0")) {
             assertThat(get(path).body()).as(path).doesNotContain("two-letter", "France");
         }
+    }
+
+    @Test
+    void tellsHowLongNoWitnessHasCosigned() throws Exception {
+        NoteSigner log = NoteSigner.generate("log", new SecureRandom());
+        NoteSigner witness = NoteSigner.generate("witness", NoteKey.Kind.WITNESS, new SecureRandom());
+        long seconds = System.currentTimeMillis() / 1_000 - 100;
+        SignedNote note = SignedNote.sign("origin\n1\nAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n", log).cosign(witness, seconds);
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(
+                Map.of("bootstrap.servers", cluster.bootstrap()), new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.send(new ProducerRecord<>("llm.audit.cosigs", 0, null, note.encode().getBytes(StandardCharsets.UTF_8))).get();
+        }
+        Pattern lag = Pattern.compile("(?m)^millrace_audit_witness_lag_seconds (\\d+\\.\\d+)$");
+        Matcher found = lag.matcher(get("/metrics").body());
+        for (long until = System.nanoTime() + PATIENCE.toNanos(); !found.find() && System.nanoTime() < until;) {
+            Thread.sleep(50);
+            found = lag.matcher(get("/metrics").body());
+        }
+        found.reset();
+        assertThat(found.find()).isTrue();
+        assertThat(Double.parseDouble(found.group(1))).isGreaterThanOrEqualTo(100);
     }
 }

@@ -78,7 +78,10 @@ class KafkaPreviewsTest {
     private GenerationListener listen(String id, boolean wanted, boolean again, boolean over) {
         Prompt prompt = Prompt.newBuilder().setRequestId(id).setPrompt("q").setPreview(wanted).build();
         PreparedPrompt prepared = new PreparedPrompt(GenerationRequest.greedy(id, new PromptInput.Text("q"), 8), "q", new int[] {1});
-        Source source = new Source("llm.prompts", 0, 7, 0, "key".getBytes(StandardCharsets.UTF_8), new byte[0], new RecordHeaders());
+        RecordHeaders brought = new RecordHeaders();
+        brought.add("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".getBytes(StandardCharsets.UTF_8));
+        brought.add("other", new byte[0]);
+        Source source = new Source("llm.prompts", 0, 7, 0, "key".getBytes(StandardCharsets.UTF_8), new byte[0], brought);
         return previews.of(new Previews.Shown(source, prompt, prepared, again), () -> over, ended::add);
     }
 
@@ -120,6 +123,7 @@ class KafkaPreviewsTest {
         assertThat(first.partition()).isZero();
         assertThat(first.key()).asString(StandardCharsets.UTF_8).isEqualTo("key");
         assertThat(first.headers().lastHeader("millrace-preview").value()).asString(StandardCharsets.UTF_8).isEqualTo("unattested");
+        assertThat(first.headers()).extracting(header -> header.key()).as("and the prompt's trace").containsExactly("millrace-preview", "traceparent");
         assertThat(ended).hasSize(1);
         assertThat(count("millrace.previews.sent")).isEqualTo(3);
         assertThat(meters.get("millrace.previews.delay").timer().count()).as("of texts").isEqualTo(2);

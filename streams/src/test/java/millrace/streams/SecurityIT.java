@@ -182,7 +182,8 @@ class SecurityIT {
         }
         Map<String, List<String>> mayRead = Map.of(
                 "app", List.of("llm.completions", "llm.deltas"),
-                "millrace", List.of("llm.prompts", "llm.cancels", "llm.control", "llm.audit"),
+                "millrace", List.of("llm.prompts", "llm.cancels", "llm.control", "llm.audit", "llm.audit.checkpoints", "llm.audit.faults",
+                        "llm.audit.cosigs"),
                 "auditor", List.of("llm.completions", "llm.audit", "llm.audit.checkpoints", "llm.audit.faults", "llm.audit.cosigs"),
                 "operator", List.of("llm.audit", "llm.audit.checkpoints", "llm.audit.faults", "llm.audit.salts", "llm.dlq"));
         mayRead.forEach((user, topics) -> {

@@ -33,6 +33,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TopicAuthorizationException;
 import org.apache.kafka.common.errors.WakeupException;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -74,6 +75,7 @@ final class AuditWatch implements AutoCloseable {
     private volatile boolean closing;
     private volatile @Nullable KafkaConsumer<byte[], byte[]> consumer;
     private final Map<TopicPartition, Long> lowest = new HashMap<>();
+    private final Set<String> forbidden = new HashSet<>();
     private boolean failing;
     /// Whether the reader is to go on from `next` instead of where it stands.
     private boolean setBack;
@@ -98,6 +100,12 @@ final class AuditWatch implements AutoCloseable {
                 follow(opened);
             } catch (WakeupException e) {
                 // Closing.
+            } catch (TopicAuthorizationException e) {
+                if (forbidden.addAll(e.unauthorizedTopics())) {
+                    LOG.warn("the console goes without {}: the service may not read it", e.unauthorizedTopics());
+                }
+                failing = e.unauthorizedTopics().contains(setup.topics().audit());
+                pause();
             } catch (KafkaException | IllegalStateException e) {
                 if (!failing && !closing) {
                     LOG.warn("the console cannot follow the audit log for now: {}", e.toString());
@@ -153,6 +161,7 @@ final class AuditWatch implements AutoCloseable {
         });
         all.addAll(partitions(reader, setup.topics().faults()));
         partitions(reader, setup.topics().cosignatures()).stream().filter(at -> owned.containsKey(at.partition())).forEach(all::add);
+        all.removeIf(at -> forbidden.contains(at.topic()) && !at.topic().equals(setup.topics().audit()));
         reader.assign(all);
         Map<TopicPartition, Long> begins = reader.beginningOffsets(all, ASK);
         Map<TopicPartition, Long> ends = reader.endOffsets(all, ASK);
