@@ -201,6 +201,10 @@ public final class ServiceConfig {
                     "Whether an instance that is stopped gives its partitions to the others at once; otherwise they wait for it for "
                             + "the length of its session, 45 s.");
 
+    static {
+        GatewayKeys.addTo(DEFINITION);
+    }
+
     private final AbstractConfig values;
     private final Map<String, String> kafka;
     private final Map<String, String> registry;

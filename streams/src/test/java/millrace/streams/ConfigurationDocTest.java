@@ -23,6 +23,7 @@ class ConfigurationDocTest {
         GROUPS.put("audit", "The audit log: who signs, under which name, how often. See [operations](operations.md#audit-keys).");
         GROUPS.put("embedded", "The broker and the schema registry that `serve --embedded` brings along.");
         GROUPS.put("health", "Probes and metrics. See [operations](operations.md#health).");
+        GROUPS.put("gateway", "`millrace gateway`, a process of its own. See [gateway](gateway.md).");
         GROUPS.put("", "Everything else: identity, state, and the pace of the service.");
     }
 

@@ -63,11 +63,15 @@ class HouseRulesTest {
             Map.entry("tracing", Set.of()),
             Map.entry("", Set.of("registry", "console", "tracing")),
             Map.entry("client", Set.of("", "registry")),
+            Map.entry("openai", Set.of()),
+            Map.entry("batch", Set.of("", "registry", "openai")),
+            Map.entry("gateway", Set.of("", "registry", "client", "openai", "batch")),
             Map.entry("demo", Set.of("", "embedded", "registry")),
             Map.entry("bench", Set.of("", "embedded", "registry", "demo", "client")),
             Map.entry("drill", Set.of("", "registry", "demo")),
             Map.entry("gpu", Set.of()),
-            Map.entry("cli", Set.of("", "embedded", "registry", "demo", "drill", "bench", "gpu", "client")));
+            Map.entry("cli", Set.of("", "embedded", "registry", "demo", "drill", "bench", "gpu", "client", "openai", "batch",
+                    "gateway")));
 
     @Test
     void importsAllFourModules() {

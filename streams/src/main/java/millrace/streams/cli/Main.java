@@ -36,6 +36,8 @@ import picocli.CommandLine.Spec;
             PromptCommand.class,
             CancelCommand.class,
             ConsumeCommand.class,
+            BatchCommand.class,
+            GatewayCommand.class,
             TopicsCommand.class,
             GenerateCommand.class,
             LogitsCommand.class,
