@@ -67,6 +67,9 @@ final class Inputs {
         if (random.nextInt(4) == 0) {
             prompt.setMetadata(Map.of("place", "here-" + count)).setReturnTokenIds(true);
         }
+        if (count % 4 == 0) {
+            prompt.setLogprobs(count % 3);
+        }
         if (random.nextInt(3) == 0) {
             prompt.setSampling(Sampling.newBuilder().setTemperature(0.5f).setSeed(random.nextLong()).build());
         }

@@ -4,15 +4,16 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.SplittableRandom;
+import java.util.stream.IntStream;
 import millrace.engine.Device;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
-import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityEvent.Kind;
 import millrace.engine.IntegrityEvent.Result;
+import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityLedger;
 import millrace.engine.IntegrityState;
 import millrace.engine.InvalidRequestException;
@@ -23,6 +24,7 @@ import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
 import millrace.engine.TextEngine;
 import millrace.engine.Timings;
+import millrace.engine.TokenLogprob;
 import millrace.engine.Transcript;
 import millrace.engine.Usage;
 import org.jspecify.annotations.Nullable;
@@ -183,8 +185,15 @@ final class SimulatedEngine implements TextEngine {
         }
         boolean mended = job.mishap == Mishap.PAGE_DAMAGED;
         Transcript transcript = new Transcript(2, true, job.recomputed, steps, 1, mended ? 1 : 0, 0, List.of());
-        return new GenerationResult(text, List.of(7, 8, (int) (seed & 0xff)), FinishReason.STOP,
-                new Usage(prompt.ids().length, 3, 0), new Timings(1_000_000, 2_000_000, 3_000_000), null, null, transcript);
+        List<Integer> ids = List.of(7, 8, (int) (seed & 0xff));
+        return new GenerationResult(text, ids, FinishReason.STOP, new Usage(prompt.ids().length, 3, 0),
+                new Timings(1_000_000, 2_000_000, 3_000_000), null, null, transcript, logprobs(prompt, ids));
+    }
+
+    private static List<TokenLogprob> logprobs(PreparedPrompt prompt, List<Integer> ids) {
+        int top = prompt.request().logprobs();
+        List<TokenLogprob.Top> likely = IntStream.range(0, Math.max(0, top)).mapToObj(i -> new TokenLogprob.Top(i, -i - 1f)).toList();
+        return top < 0 ? List.of() : ids.stream().map(id -> new TokenLogprob(id, -1 / (id + 1f), likely)).toList();
     }
 
     private static long mix(long seed, String text) {
