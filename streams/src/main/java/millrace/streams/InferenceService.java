@@ -14,6 +14,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import millrace.engine.Device;
 import millrace.engine.ModelCard;
@@ -36,6 +37,7 @@ import millrace.streams.registry.AvroSerdeConfig;
 import millrace.streams.registry.SchemaRegistryClient;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.errors.StreamsException;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -63,6 +65,7 @@ public final class InferenceService implements AutoCloseable {
     private final AtomicReference<KafkaStreams> streams = new AtomicReference<>();
     private final AtomicReference<@Nullable Throwable> fatal = new AtomicReference<>();
     private final Consumer<String> story;
+    private final BooleanSupplier stopAsked;
     private final Object changed = new Object();
     private TextEngine engine;
     private NoteSigner signer;
@@ -82,9 +85,10 @@ public final class InferenceService implements AutoCloseable {
     private volatile boolean storesAreDamaged;
 
     @SuppressWarnings("NullAway.Init") // start() is the only way to get one
-    private InferenceService(ServiceConfig config, Consumer<String> story) {
+    private InferenceService(ServiceConfig config, Consumer<String> story, BooleanSupplier stopAsked) {
         this.config = config;
         this.story = story;
+        this.stopAsked = stopAsked;
         this.logs = new AuditLogs(metrics);
     }
 
@@ -94,7 +98,15 @@ public final class InferenceService implements AutoCloseable {
     /// @param story gets the lines that tell of the start
     public static InferenceService start(
             ServiceConfig config, EngineOpener opener, boolean mayCreateKey, Consumer<String> story) {
-        InferenceService service = new InferenceService(config, story);
+        return start(config, opener, mayCreateKey, story, () -> false);
+    }
+
+    /// The same, which gives up waiting for partitions and stores once it is told to stop; `run` then returns at once.
+    ///
+    /// @param stopAsked whether the service is to stop, asked again and again; any thread may change it
+    public static InferenceService start(
+            ServiceConfig config, EngineOpener opener, boolean mayCreateKey, Consumer<String> story, BooleanSupplier stopAsked) {
+        InferenceService service = new InferenceService(config, story, stopAsked);
         try {
             service.begin(opener, mayCreateKey);
             return service;
@@ -148,6 +160,10 @@ public final class InferenceService implements AutoCloseable {
         observe(kafka, cluster);
         startStreams();
         awaitRunning(Duration.ofMinutes(5));
+        if (stopAsked.getAsBoolean()) {
+            stop();
+            return;
+        }
         started = true;
         story.accept("ready");
     }
@@ -270,6 +286,29 @@ public final class InferenceService implements AutoCloseable {
     }
 
     private void startStreams() {
+        try {
+            buildAndStart();
+        } catch (StreamsException e) {
+            // It opens the stores that it finds at once, before there is a thread that could fail.
+            switch (StoreFailure.of(e)) {
+                case NONE -> throw e;
+                case FULL -> fail(StoreFailure.full(config.string("state.dir"), e));
+                case DAMAGED -> {
+                    LOG.warn("opening the stores failed", e);
+                    storesAreDamaged = true;
+                    rebuild();
+                }
+            }
+        }
+    }
+
+    private void rebuild() {
+        streams.get().close(GroupProtocol.beforeRestart(config).withTimeout(CLOSE_TIMEOUT));
+        restore();
+        buildAndStart();
+    }
+
+    private void buildAndStart() {
         clients = new WakeableClients(java.util.Set.of(config.string("topics.control"), config.string("topics.cancels")));
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), cancels,
@@ -340,10 +379,13 @@ public final class InferenceService implements AutoCloseable {
     private void awaitRunning(Duration patience) {
         long until = System.nanoTime() + patience.toNanos();
         synchronized (changed) {
-            while (streams.get().state() != KafkaStreams.State.RUNNING) {
+            while (streams.get().state() != KafkaStreams.State.RUNNING && !stopAsked.getAsBoolean()) {
                 Throwable why = fatal.get();
                 if (why != null) {
                     throw new IllegalStateException(why.getMessage(), why);
+                }
+                if (streams.get().state() == KafkaStreams.State.ERROR && storesAreDamaged && System.nanoTime() < until) {
+                    rebuild();
                 }
                 if (streams.get().state() == KafkaStreams.State.ERROR || System.nanoTime() > until) {
                     throw new IllegalStateException("Kafka Streams did not get ready: it is " + streams.get().state()

@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import millrace.streams.embedded.EmbeddedRegistry;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ListTopicsOptions;
 import org.apache.kafka.common.Uuid;
 
 /// Three brokers in three JVMs, three replicas of everything, two of which must be in sync, and a registry in this process.
@@ -106,6 +107,29 @@ final class DrillCluster implements AutoCloseable {
             Thread.currentThread().interrupt();
         }
         throw new IllegalStateException("expected " + count + " brokers within 2 minutes; their logs are in " + directory);
+    }
+
+    /// Until every partition has so many replicas in sync: only then another broker may be lost.
+    void awaitInSync(int replicas) {
+        awaitBrokers(replicas);
+        long until = System.nanoTime() + Duration.ofMinutes(2).toNanos();
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap()))) {
+            while (System.nanoTime() < until) {
+                try {
+                    if (admin.describeTopics(admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get()).allTopicNames().get()
+                            .values().stream().flatMap(topic -> topic.partitions().stream())
+                            .allMatch(partition -> partition.isr().size() >= replicas)) {
+                        return;
+                    }
+                } catch (ExecutionException e) {
+                    // Not yet.
+                }
+                ClusterClient.sleep(500);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        throw new IllegalStateException("expected " + replicas + " replicas in sync within 2 minutes; the brokers' logs are in " + directory);
     }
 
     @Override

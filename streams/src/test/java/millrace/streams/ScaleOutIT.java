@@ -3,7 +3,6 @@ package millrace.streams;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -13,7 +12,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import millrace.engine.Generation;
@@ -33,7 +31,6 @@ import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.registry.AvroDecoder;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.header.internals.RecordHeaders;
-import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -59,27 +56,6 @@ class ScaleOutIT {
     @AfterAll
     static void stop() {
         cluster.close();
-    }
-
-    /// An instance in this process that serves until it is closed.
-    private record Instance(InferenceService service, CompletableFuture<@Nullable Throwable> end) implements AutoCloseable {
-        static Instance start(ServiceConfig config, TextEngine engine) {
-            InferenceService service = InferenceService.start(config, c -> engine, true, line -> {});
-            CompletableFuture<@Nullable Throwable> end = new CompletableFuture<>();
-            Thread.ofPlatform().daemon().start(() -> {
-                try {
-                    end.complete(service.run());
-                } catch (InterruptedException e) {
-                    end.completeExceptionally(e);
-                }
-            });
-            return new Instance(service, end);
-        }
-
-        @Override
-        public void close() {
-            service.close();
-        }
     }
 
     private static ServiceConfig config(String name, String instance, Map<String, String> own) {
@@ -119,15 +95,15 @@ class ScaleOutIT {
         ServiceConfig one = config("sticky", "one", remain);
         ServiceConfig two = config("sticky", "two", remain);
         List<String> sent = new ArrayList<>();
-        try (Instance first = Instance.start(one, new NoOpEngine())) {
+        try (ServiceInstance first = ServiceInstance.start(one, new NoOpEngine())) {
             try (ClusterClient client = new ClusterClient(one)) {
-                try (Instance second = Instance.start(two, new NoOpEngine())) {
+                try (ServiceInstance second = ServiceInstance.start(two, new NoOpEngine())) {
                     sendTurns(client, "a", sent);
                     assertThat(instancesBySession(client).values()).as("one instance each, and both have work").allMatch(by -> by.size() == 1)
                             .hasSize(SESSIONS);
                     assertThat(instancesBySession(client).values().stream().distinct().toList()).hasSize(2);
                 }
-                try (Instance again = Instance.start(two, new NoOpEngine())) {
+                try (ServiceInstance again = ServiceInstance.start(two, new NoOpEngine())) {
                     sendTurns(client, "b", sent);
                     assertThat(instancesBySession(client).values()).allMatch(by -> by.size() == 1);
                 }
@@ -140,8 +116,8 @@ class ScaleOutIT {
     void anInstanceThatIsStoppedGivesItsPartitionsToTheOthersAtOnce() throws Exception {
         Map<String, String> standby = Map.of(GroupProtocol.STANDBYS, "1");
         ServiceConfig one = config("leave", "one", standby);
-        try (Instance first = Instance.start(one, new NoOpEngine())) {
-            Instance second = Instance.start(config("leave", "two", standby), new NoOpEngine());
+        try (ServiceInstance first = ServiceInstance.start(one, new NoOpEngine())) {
+            ServiceInstance second = ServiceInstance.start(config("leave", "two", standby), new NoOpEngine());
             try (DrillLoad load = DrillLoad.start(one, DrillSettings.of("leave", 40))) {
                 ClusterClient.sleep(3_000);
                 for (int partition = 0; partition < 2; partition++) {
@@ -213,7 +189,7 @@ class ScaleOutIT {
         List<String> sent = IntStream.range(0, 400).mapToObj(i -> "gated-" + i).toList();
         GatedEngine engine = new GatedEngine();
         try (ClusterClient client = connect(one)) {
-            try (Instance first = Instance.start(one, engine)) {
+            try (ServiceInstance first = ServiceInstance.start(one, engine)) {
                 sent.forEach(id -> client.send(Prompt.newBuilder().setRequestId(id).setPrompt("question " + id).build()));
                 awaitLoad(engine, 4);
                 ClusterClient.sleep(1_500);
@@ -223,7 +199,7 @@ class ScaleOutIT {
             // Nothing was answered: the next instance resumes what the first had taken in, and takes in the rest.
             GatedEngine other = new GatedEngine();
             other.open();
-            try (Instance second = Instance.start(config("streams", "two", streams), other)) {
+            try (ServiceInstance second = ServiceInstance.start(config("streams", "two", streams), other)) {
                 sent.forEach(id -> client.await(id, PATIENCE));
                 client.assertExactlyOnce(sent);
                 ClusterClient.sleep(1_500);

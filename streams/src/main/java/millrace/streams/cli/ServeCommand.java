@@ -71,7 +71,7 @@ final class ServeCommand implements Callable<Integer> {
                         + " config file or by -D, or give --embedded");
             }
             try (InferenceService service = InferenceService.start(
-                    complete, ServeCommand::open, embedded, story)) {
+                    complete, ServeCommand::open, embedded, story, running::mustStop)) {
                 running.started(service);
                 Throwable fatal = service.run();
                 if (fatal != null) {
@@ -158,6 +158,10 @@ final class ServeCommand implements Callable<Integer> {
             if (stop) {
                 started.stop();
             }
+        }
+
+        synchronized boolean mustStop() {
+            return stop;
         }
 
         synchronized void stop() {
