@@ -3,7 +3,6 @@ package millrace.streams;
 import io.micrometer.core.instrument.binder.kafka.KafkaStreamsMetrics;
 import io.micrometer.prometheusmetrics.PrometheusConfig;
 import io.micrometer.prometheusmetrics.PrometheusMeterRegistry;
-import java.io.IOException;
 import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.time.Clock;
@@ -122,7 +121,7 @@ public final class InferenceService implements AutoCloseable {
                 + ", instance " + instanceId);
         engine = own(opener.open(config));
         tellOfEngine();
-        signer = signer(mayCreateKey);
+        signer = AuditKeyFiles.signer(config, mayCreateKey);
         story.accept("audit key " + signer.vkey());
         KafkaClients kafka = new KafkaClients(config);
         String cluster;
@@ -213,19 +212,6 @@ public final class InferenceService implements AutoCloseable {
         return resource;
     }
 
-    private NoteSigner signer(boolean mayCreate) {
-        String configured = config.string("audit.key.file");
-        Path file = configured.isBlank() ? Path.of(config.string("state.dir"), "audit.key") : Path.of(configured);
-        try {
-            return mayCreate
-                    ? NoteSigner.loadOrCreate(file, config.string("audit.origin"), new SecureRandom())
-                    : NoteSigner.load(file);
-        } catch (IOException e) {
-            throw new IllegalStateException("audit.key.file " + file + ": cannot be read (" + e
-                    + "); make a key with `millrace audit keygen`, or point to the one you have", e);
-        }
-    }
-
     private AttestProcessor.Encoders encoders() {
         AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
         return new AttestProcessor.Encoders(
@@ -240,23 +226,13 @@ public final class InferenceService implements AutoCloseable {
         return new KafkaAlarmRoad(kafka.alarmProducer(), config.string("topics.faults"), encoder);
     }
 
-    private @Nullable NoteSigner previousSigner() {
-        String file = config.string("audit.key.previous.file");
-        try {
-            return file.isBlank() ? null : NoteSigner.load(Path.of(file));
-        } catch (IOException e) {
-            throw new IllegalStateException("audit.key.previous.file " + file + ": cannot be read (" + e + "); give the file of the key"
-                    + " that signed before, or leave the key out once the overlap is over", e);
-        }
-    }
-
     private LogKeeper.Shared keeping(@Nullable Duration retention) {
         AvroSerdeConfig serde = AvroSerdeConfig.of(config.registry());
         AvroDecoder<Control> control = controls("topics.control");
         AvroEncoder<SaltRecord> salts = config.flag("audit.salts")
                 ? AvroEncoder.open(registry, SaltRecord.class, config.string("topics.salts") + "-value", serde)
                 : null;
-        return new LogKeeper.Shared(signer, previousSigner(), control, salts, retention);
+        return new LogKeeper.Shared(signer, AuditKeyFiles.previous(config), control, salts, retention);
     }
 
     /// Reads the control records of a topic, whose schemas are known from here on.

@@ -91,11 +91,11 @@ final class DrillScene implements AutoCloseable {
 
     /// Until every instance has said in this life that it is ready.
     void awaitReady() {
-        instances.values().forEach(process -> process.await("ready", Duration.ofMinutes(2)));
+        instances.values().forEach(process -> process.await("ready", Duration.ofMinutes(6)));
     }
 
     void awaitReadyOf(String instance) {
-        instances.get(instance).await("ready", Duration.ofMinutes(2));
+        instances.get(instance).await("ready", Duration.ofMinutes(6));
     }
 
     DrillLoad load(DrillSettings load) {

@@ -102,7 +102,7 @@ class DrillsIT {
                 for (String name : new String[] {"one", "two", "three"}) {
                     ClusterClient.sleep(8_000);
                     assertThat(scene.instance(name).stop()).isZero();
-                    scene.start(name).await("ready", Duration.ofMinutes(2));
+                    scene.start(name).await("ready", Duration.ofMinutes(6));
                 }
                 ClusterClient.sleep(8_000);
                 scene.conclude(load);
