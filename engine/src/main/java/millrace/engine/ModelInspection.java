@@ -218,6 +218,16 @@ public record ModelInspection(
         return tensor.shape().stream().reduce(1L, Math::multiplyExact);
     }
 
+    /// Those that one token passes through.
+    static long activeParameters(ModelConfig config) {
+        return activeParameters(config, parametersByPart(config));
+    }
+
+    /// Those that every token passes through: all but the routed experts.
+    static long unroutedParameters(ModelConfig config) {
+        return parameters(config) - parametersByPart(config).getOrDefault("routed experts", 0L);
+    }
+
     private static long activeParameters(ModelConfig config, Map<String, Long> parts) {
         MoeConfig moe = config.moe();
         long all = parts.values().stream().mapToLong(Long::longValue).sum();

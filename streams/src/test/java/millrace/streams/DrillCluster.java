@@ -91,7 +91,7 @@ final class DrillCluster implements AutoCloseable {
 
     /// Until so many brokers are in the cluster.
     void awaitBrokers(int count) {
-        long until = System.nanoTime() + Duration.ofMinutes(2).toNanos();
+        long until = System.nanoTime() + Duration.ofMinutes(8).toNanos();
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap()))) {
             while (System.nanoTime() < until) {
                 try {
@@ -106,13 +106,13 @@ final class DrillCluster implements AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
-        throw new IllegalStateException("expected " + count + " brokers within 2 minutes; their logs are in " + directory);
+        throw new IllegalStateException("expected " + count + " brokers within 8 minutes; their logs are in " + directory);
     }
 
     /// Until every partition has so many replicas in sync: only then another broker may be lost.
     void awaitInSync(int replicas) {
         awaitBrokers(replicas);
-        long until = System.nanoTime() + Duration.ofMinutes(2).toNanos();
+        long until = System.nanoTime() + Duration.ofMinutes(8).toNanos();
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap()))) {
             while (System.nanoTime() < until) {
                 try {
@@ -129,7 +129,7 @@ final class DrillCluster implements AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
-        throw new IllegalStateException("expected " + replicas + " replicas in sync within 2 minutes; the brokers' logs are in " + directory);
+        throw new IllegalStateException("expected " + replicas + " replicas in sync within 8 minutes; the brokers' logs are in " + directory);
     }
 
     @Override
