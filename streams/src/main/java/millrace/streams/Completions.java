@@ -91,6 +91,7 @@ final class Completions {
                 .setTimings(new Timings(0L, 0L, 0L))
                 .setErrorCode(outcome.code())
                 .setErrorMessage(outcome.message())
+                .setRetryAfterMs(outcome.retryAfterMs())
                 .setSeed(0L)
                 .setAudit(position(log, leaf))
                 .setSalt(ByteBuffer.wrap(salt))

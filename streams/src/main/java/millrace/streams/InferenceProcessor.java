@@ -55,6 +55,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             Intake.Limits limits,
             CacheSalts salts,
             AvroDecoder<Control> cancels,
+            Quotas quotas,
             AuditLogs logs,
             WakeableClients clients,
             ServiceMetrics metrics,
@@ -117,6 +118,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     private final Intake intake;
     private final Map<Long, Work> inFlight = new HashMap<>();
     private final Map<Long, Generation> generations = new HashMap<>();
+    private final Map<Long, Quotas.Grant> grants = new HashMap<>();
     private final ArrayDeque<Work> batch = new ArrayDeque<>();
     /// Pending prompts whose schema the registry could not be asked for, oldest first.
     private final ArrayDeque<Unread> unread = new ArrayDeque<>();
@@ -164,6 +166,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         queue.open();
         commits = new CommitPace(context, poll, shared.ticker(), shared.config().number("commit.gap.ms"));
         CrashPoints.reach("restore");
+        shared.quotas().assigned(context.taskId().partition());
         resume();
         context.schedule(EVERY_LOOP, PunctuationType.WALL_CLOCK_TIME, now -> turn());
     }
@@ -215,6 +218,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         }
         Bytes request = RequestMemory.key(prompt);
         Intake.Refusal refusal = intake.checkIdentity(prompt, source);
+        byte @Nullable [] toRemember = null;
         if (refusal == null && stage != Stage.ADMITTED) {
             byte[] digest = RequestMemory.bodyDigest(prompt);
             byte[] earlier = memory.usedBefore(request);
@@ -228,18 +232,27 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
                 refusal = new Intake.Refusal("DUPLICATE_ID_CONFLICT", "request_id: it was used with another body within the last "
                         + dedupRetentionMs / 1000 + " s; use a new id for a new prompt");
             } else {
-                memory.use(request, digest);
+                toRemember = digest;
                 refusal = intake.checkLimits(prompt, source);
+            }
+        }
+        Outcome.Rejected rejected = null;
+        if (refusal == null) {
+            try {
+                rejected = take(new Work(source, prompt, intake.prepare(prompt, source), 0), stage);
+            } catch (InvalidRequestException e) {
+                refusal = new Intake.Refusal(e.code(), e.getMessage());
             }
         }
         if (refusal != null) {
             end(new Outcome.Rejected(source, prompt, refusal.code(), refusal.message()));
+        } else if (rejected != null) {
+            // Not remembered: the same prompt may be sent again.
+            end(rejected);
             return;
         }
-        try {
-            take(new Work(source, prompt, intake.prepare(prompt, source), 0), stage);
-        } catch (InvalidRequestException e) {
-            end(new Outcome.Rejected(source, prompt, e.code(), e.getMessage()));
+        if (toRemember != null) {
+            memory.use(request, toRemember);
         }
     }
 
@@ -265,15 +278,34 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     }
 
     /// Takes in a prompt that can be served, unless it has ended already.
-    private void take(Work work, Stage stage) {
+    ///
+    /// @return the answer if its tenant may not have it served now, else null
+    private Outcome.@Nullable Rejected take(Work work, Stage stage) {
         if (cancels.precedes(work.request(), work.offset())) {
             end(work.uncomputed(FinishReason.CANCELLED));
-            return;
+            return null;
+        }
+        if (intake.hasPassed(work.prepared())) {
+            end(work.uncomputed(FinishReason.DEADLINE));
+            return null;
+        }
+        String tenant = work.prompt().getTenant();
+        int tokens = work.prepared().ids().length;
+        int more = work.prepared().request().maxNewTokens();
+        Quotas.Decision decision = stage == Stage.ADMITTED
+                ? shared.quotas().resume(tenant, tokens, more)
+                : shared.quotas().admit(tenant, tokens, more);
+        switch (decision) {
+            case Quotas.Refused no -> {
+                return new Outcome.Rejected(work.source(), work.prompt(), no.code(), no.message(), no.retryAfterMs());
+            }
+            case Quotas.Grant grant -> grants.put(work.offset(), grant);
         }
         if (stage != Stage.ADMITTED) {
             keep(work.source(), true);
         }
         queue(work);
+        return null;
     }
 
     /// Ends the prompt that a client's record names, if it is under way, or remembers that it is to be ended.
@@ -364,7 +396,12 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         shared.metrics().batch(batch.size());
         Life now = life;
         for (Work work = batch.poll(); work != null; work = batch.poll()) {
-            long offset = work.source().offset();
+            long offset = work.offset();
+            if (intake.hasPassed(work.prepared())) {
+                inFlight.remove(offset);
+                end(work.uncomputed(FinishReason.DEADLINE));
+                continue;
+            }
             Previews.Shown shown = new Previews.Shown(work.source(), work.prompt(), work.prepared(), work.withheld() > 0);
             generations.put(offset, shared.engine().submit(work.prepared(), shared.previews().of(shown, () -> now.over, result -> {
                 if (!now.over) {
@@ -408,6 +445,10 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         for (Outcome outcome : outcomes) {
             pending.delete(Bytes.wrap(PendingPrompt.storeKey(outcome.source().offset())));
             cancels.ended(outcome.source().offset());
+            Quotas.Grant grant = grants.remove(outcome.source().offset());
+            if (grant != null && outcome instanceof Outcome.Answered answered) {
+                grant.end(answered.tokens());
+            }
         }
         context.forward(new Record<>(new byte[0], new Handover(events, outcomes), shared.clock().millis()));
         outcomes.clear();
@@ -442,6 +483,9 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         poll.hold(this, false);
         generations.values().forEach(Generation::cancel);
         generations.clear();
+        grants.values().forEach(Quotas.Grant::drop);
+        grants.clear();
+        shared.quotas().revoked(context.taskId().partition());
         inFlight.clear();
         batch.clear();
         unread.clear();

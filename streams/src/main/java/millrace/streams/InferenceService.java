@@ -76,6 +76,7 @@ public final class InferenceService implements AutoCloseable {
     private RegistryPromptDecoder decoder;
     private Previews previews = Previews.NONE;
     private AvroDecoder<Control> cancels;
+    private Quotas quotas;
     private @Nullable KafkaStreamsMetrics streamsMetrics;
     private String instanceId = "";
     private int healthPort = -1;
@@ -119,12 +120,14 @@ public final class InferenceService implements AutoCloseable {
         instanceId = InstanceId.of(Path.of(config.string("state.dir")));
         story.accept("millrace " + Versions.millrace() + ", Java " + Runtime.version().feature() + ", Kafka " + Versions.kafka()
                 + ", instance " + instanceId);
+        QuotaFile.check(config);
         engine = own(opener.open(config));
         tellOfEngine();
         signer = AuditKeyFiles.signer(config, mayCreateKey);
         story.accept("audit key " + signer.vkey());
         KafkaClients kafka = new KafkaClients(config);
         String cluster;
+        int partitions;
         @Nullable Duration retention;
         try (Admin admin = kafka.admin()) {
             cluster = clusterId(admin);
@@ -132,6 +135,7 @@ public final class InferenceService implements AutoCloseable {
             Topics topics = new Topics(config);
             story.accept("cluster " + cluster + ": " + topics.ensure(admin));
             retention = topics.auditRetention(admin);
+            partitions = topics.partitions(admin).getOrDefault(config.string("topics.prompts"), 1);
         }
         registry = own(SchemaRegistryClient.open(config.registry()));
         AttestProcessor.Encoders encoders = encoders();
@@ -146,6 +150,8 @@ public final class InferenceService implements AutoCloseable {
         alarms = own(Alarms.start(engine, instanceId, alarmRoad(kafka), metrics));
         previews = own(KafkaPreviews.start(engine, AvroEncoder.open(registry, Delta.class, config.string("topics.deltas") + "-value",
                 AvroSerdeConfig.of(config.registry())), () -> kafka.previewProducer(), config, metrics.previews()));
+        QuotaFile file = own(QuotaFile.watch(config, code -> alarms.raise("QUOTAS", Alarms.FAILED, code, "")));
+        quotas = new Quotas(file, partitions, Ticker.SYSTEM, metrics);
         Attestations attestations = new Attestations(card, engine::integrity, config, instanceId, signer);
         attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, card), new Completions(engine), encoders, LogKeys.Signing.LOCAL,
@@ -288,7 +294,7 @@ public final class InferenceService implements AutoCloseable {
         clients = new WakeableClients(java.util.Set.of(config.string("topics.control"), config.string("topics.cancels")));
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), cancels,
-                logs, clients, metrics,
+                quotas, logs, clients, metrics,
                 this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config, previews);
         KafkaStreams next = new KafkaStreams(
                 InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId, clients), clients,

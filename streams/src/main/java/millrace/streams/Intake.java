@@ -121,7 +121,7 @@ final class Intake {
         }
         Refusal choice = checkChoices(prompt);
         Refusal metadata = choice != null ? choice : checkMetadata(prompt.getMetadata());
-        return metadata != null ? metadata : checkDeadline(prompt.getDeadlineMs());
+        return metadata != null ? metadata : checkDeadline(prompt.getDeadlineMs(), source.timestampMs());
     }
 
     private static @Nullable Refusal checkChoices(Prompt prompt) {
@@ -153,19 +153,29 @@ final class Intake {
         return null;
     }
 
-    private @Nullable Refusal checkDeadline(@Nullable Long deadlineMs) {
+    /// A deadline that passes while the prompt waits is no mistake of who sent it, and is answered as one that passes while
+    /// it is computed; see [#hasPassed].
+    ///
+    /// @param sentMs the record's own time
+    private @Nullable Refusal checkDeadline(@Nullable Long deadlineMs, long sentMs) {
         if (deadlineMs == null) {
             return null;
         }
-        long now = clock.millis();
-        if (deadlineMs <= now) {
-            return new Refusal("DEADLINE", "deadline_ms: expected a time in the future (it is " + now + "), got " + deadlineMs);
+        if (deadlineMs <= sentMs) {
+            return new Refusal("DEADLINE",
+                    "deadline_ms: expected a time after the record's own (" + sentMs + "), got " + deadlineMs);
         }
+        long now = clock.millis();
         if (deadlineMs - now > MAX_DEADLINE_AHEAD_MS) {
             return new Refusal("DEADLINE", "deadline_ms: expected at most 7 days from now (it is " + now
                     + ", in milliseconds since the epoch), got " + deadlineMs);
         }
         return null;
+    }
+
+    /// Whether the prompt's deadline is over.
+    boolean hasPassed(PreparedPrompt prepared) {
+        return prepared.request().deadlineMs() <= clock.millis();
     }
 
     /// Applies the chat format and tokenizes.

@@ -165,6 +165,14 @@ public final class ServiceConfig {
             .define("intake.tenant.required", Type.BOOLEAN, false, Importance.LOW, "Whether a prompt without a tenant is rejected.")
             .define("intake.dedup.retention.ms", Type.LONG, 3_600_000L, Range.between(60_000L, 31L * 86_400_000L), Importance.MEDIUM,
                     "How long a request id is remembered: within it the same body is answered once, another body is rejected.")
+            .define("quotas.tokens.per.minute", Type.LONG, 0L, Range.between(0L, TokenBucket.MOST_PER_MINUTE), Importance.MEDIUM,
+                    "Tokens of prompts and answers that each tenant may use in a minute, over all processes; 0 does not limit.")
+            .define("quotas.inflight", Type.INT, 0, Range.atLeast(0), Importance.MEDIUM,
+                    "Prompts that each tenant may have taken in and not answered, over all processes; 0 does not limit.")
+            .define("quotas.context", Type.INT, 0, Range.atLeast(0), Importance.MEDIUM,
+                    "Prompt tokens and max_tokens that one prompt of a tenant may have together; 0 does not limit.")
+            .define(QuotaFile.KEY, Type.STRING, "", Importance.MEDIUM,
+                    "File of tenants' own quotas, read again when it changes: lines such as acme.tokens.per.minute=20000.")
             .define("batch.max.size", Type.INT, 16, Range.between(1, 4096), Importance.LOW,
                     "A micro-batch of this many prompts goes to the engine at once.")
             .define("batch.max.wait.ms", Type.LONG, 0L, Range.between(0L, 1_000L), Importance.LOW,

@@ -171,6 +171,18 @@ final class ServiceMetrics {
         registry.counter("millrace.cancels", "result", result).increment();
     }
 
+    /// A quota refused a prompt.
+    ///
+    /// @param tenant one that the quotas name, or what stands for all others
+    void quotaRefused(String tenant, String code) {
+        registry.counter("millrace.quota.refused", "tenant", tenant, "code", code).increment();
+    }
+
+    /// A prompt has used so many tokens of its tenant's.
+    void quotaUsed(String tenant, long tokens) {
+        registry.counter("millrace.quota.tokens", "tenant", tenant).increment(tokens);
+    }
+
     void checkpoint() {
         checkpoints.increment();
     }

@@ -37,6 +37,7 @@ class InferenceProcessorTest {
     private final TestClock clock = new TestClock();
     private final SwitchedDecoder decoder = new SwitchedDecoder();
     private WakeableClients clients = new WakeableClients();
+    private Quotas quotas = quotas(QuotaTable.Limits.NONE);
     private MockProcessorContext<byte[], Handover> context;
     private InferenceProcessor processor;
 
@@ -85,12 +86,16 @@ class InferenceProcessorTest {
         context.addStateStore(store);
     }
 
+    private static Quotas quotas(QuotaTable.Limits limits) {
+        return new Quotas(() -> new QuotaTable(limits, Map.of()), 4, Ticker.SYSTEM, new ServiceMetrics(new SimpleMeterRegistry()));
+    }
+
     private InferenceProcessor newProcessor() {
         ServiceConfig config = ServiceConfig.of(Map.of("inflight.max", "4"));
         ServiceMetrics metrics = new ServiceMetrics(new SimpleMeterRegistry());
         return new InferenceProcessor(new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), TopologyParts.cancels(), new AuditLogs(metrics),
-                clients, metrics, () -> {}, clock, Ticker.SYSTEM, config));
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), TopologyParts.cancels(), quotas,
+                new AuditLogs(metrics), clients, metrics, () -> {}, clock, Ticker.SYSTEM, config));
     }
 
     /// What a crash leaves: the stores.
@@ -265,6 +270,49 @@ class InferenceProcessorTest {
         turn();
         assertThat(outcomes()).isEmpty();
         assertThat(pending()).isEqualTo(1);
+    }
+
+    @Test
+    void aResumedPromptIsCountedAndNeverRefused() {
+        List.of("a", "b").forEach(id -> send(prompt(id)));
+        quotas = quotas(new QuotaTable.Limits(1, 1, 1));
+        restart();
+        turn();
+        assertThat(engine.submittedIds()).containsExactly("a", "b", "a", "b");
+        quotas = quotas(new QuotaTable.Limits(0, 1, 0));
+        restart();
+        send(prompt("c"));
+        assertThat(outcomes()).singleElement().isInstanceOfSatisfying(Outcome.Rejected.class, rejected ->
+                assertThat(rejected.code()).isEqualTo("QUOTA_INFLIGHT"));
+    }
+
+    @Test
+    void aTaskThatIsLostCountsNoLonger() {
+        quotas = quotas(new QuotaTable.Limits(0, 4, 0));
+        restart();
+        send(prompt("a"));
+        restart();
+        turn();
+        engine.waiting.removeFirst();
+        engine.answer("a");
+        turn();
+        assertThat(answered()).containsExactly("a");
+        send(prompt("b"));
+        assertThat(engine.submittedIds()).as("a quarter of 4").containsExactly("a", "a", "b");
+    }
+
+    @Test
+    void aDeadlineThatPassedDuringAnOutageIsAnsweredWithoutTheEngine() {
+        send(ServiceDriver.prompt("a", "q").setDeadlineMs(clock.millis() + 1_000).build());
+        decoder.down = true;
+        send(ServiceDriver.prompt("b", "q").setDeadlineMs(clock.millis() + 1_000).build());
+        decoder.down = false;
+        clock.advance(5_000);
+        restart();
+        turn();
+        assertThat(reasons()).containsExactly(millrace.engine.FinishReason.DEADLINE, millrace.engine.FinishReason.DEADLINE);
+        assertThat(engine.submittedIds()).containsExactly("a");
+        assertThat(pending()).isZero();
     }
 
     @Test

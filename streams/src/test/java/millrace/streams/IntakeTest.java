@@ -190,9 +190,9 @@ class IntakeTest {
     void refusesDeadlinesThatArePastOrAMistake() {
         long now = TestClock.START_MS;
         refusesLimits(good().setDeadlineMs(now), "DEADLINE",
-                "deadline_ms: expected a time in the future (it is " + now + "), got " + now);
+                "deadline_ms: expected a time after the record's own (" + now + "), got " + now);
         refusesLimits(good().setDeadlineMs(Long.MIN_VALUE), "DEADLINE",
-                "deadline_ms: expected a time in the future (it is " + now + "), got -9223372036854775808");
+                "deadline_ms: expected a time after the record's own (" + now + "), got -9223372036854775808");
         refusesLimits(good().setDeadlineMs(4_070_908_800_000L), "DEADLINE",
                 "deadline_ms: expected at most 7 days from now (it is " + now + ", in milliseconds since the epoch), got 4070908800000");
         refusesLimits(good().setDeadlineMs(now * 1_000), "DEADLINE",

@@ -70,6 +70,7 @@ final class ServiceDriver implements AutoCloseable {
     @Nullable RuntimeException signerFailure;
     final List<TestRecord<byte[], byte[]>> salts = new ArrayList<>();
     int engineFailures;
+    QuotaTable quotas = new QuotaTable(QuotaTable.Limits.NONE, Map.of());
 
     private final SchemaRegistryClient registry;
     private final AvroEncoder<Prompt> prompts;
@@ -120,7 +121,8 @@ final class ServiceDriver implements AutoCloseable {
         logs = new AuditLogs(metrics);
         watch = new Alarms(engine, "instance-1", road(), metrics, clock);
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
-                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), controls("llm.cancels"), logs, new WakeableClients(), metrics,
+                engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, ""), controls("llm.cancels"),
+                new Quotas(() -> quotas, 1, clock.ticker(), metrics), logs, new WakeableClients(), metrics,
                 () -> engineFailures++, clock, clock.ticker(), config);
         Attestations attestations = new Attestations(engine.card(), engine::integrity, config, "instance-1", signer);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
@@ -200,7 +202,11 @@ final class ServiceDriver implements AutoCloseable {
     }
 
     void sendRaw(byte @Nullable [] key, byte @Nullable [] value, Headers headers) {
-        input.pipeInput(new TestRecord<>(key, value, headers, clock.millis()));
+        sendRaw(key, value, headers, clock.millis());
+    }
+
+    void sendRaw(byte @Nullable [] key, byte @Nullable [] value, Headers headers, long timestampMs) {
+        input.pipeInput(new TestRecord<>(key, value, headers, timestampMs));
         collect();
     }
 

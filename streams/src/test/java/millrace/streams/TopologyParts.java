@@ -132,8 +132,9 @@ public final class TopologyParts extends Topology {
         WakeableClients clients = new WakeableClients();
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 around.engine(), source -> decode(source, around.registryDown()), Intake.Limits.of(config),
-                new CacheSalts(around.signer(), ""), ORDERS, logs, clients, metrics, around.onEngineFailure(), around.clock(),
-                ticker, config);
+                new CacheSalts(around.signer(), ""), ORDERS,
+                new Quotas(() -> QuotaTable.of(config), 3, ticker, metrics), logs, clients, metrics, around.onEngineFailure(),
+                around.clock(), ticker, config);
         AttestProcessor.Shared attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, around.engine().card()), new Completions(around.engine()), ENCODERS,
                 LogKeys.Signing.LOCAL, logs, alarms, new LogKeeper.Shared(around.signer(), around.previousSigner(), ORDERS, SALTS, Duration.ofDays(184)),

@@ -35,6 +35,7 @@ final class Broker {
         long committedAtNanos;
         private final Map<Integer, Long> offsets = new HashMap<>();
         private final Map<Integer, Long> orders = new HashMap<>();
+        private final Map<Integer, Long> cancels = new HashMap<>();
         private final Set<Log> logs = new LinkedHashSet<>();
 
         Transaction(String owner) {
@@ -49,6 +50,11 @@ final class Broker {
         /// The same of the orders.
         void ordersConsumed(int partition, long next) {
             orders.put(partition, next);
+        }
+
+        /// The same of the cancellations.
+        void cancelsConsumed(int partition, long next) {
+            cancels.put(partition, next);
         }
     }
 
@@ -113,6 +119,7 @@ final class Broker {
     private final Map<String, Log> logs = new TreeMap<>();
     private final long[] committedOffsets = new long[PARTITIONS];
     private final long[] committedOrders = new long[PARTITIONS];
+    private final long[] committedCancels = new long[PARTITIONS];
     private final int[] generations = new int[PARTITIONS];
 
     Log log(String topic, int partition) {
@@ -149,12 +156,18 @@ final class Broker {
         return committedOrders[partition];
     }
 
+    /// The same of the cancellations.
+    long committedCancels(int partition) {
+        return committedCancels[partition];
+    }
+
     void commit(Transaction transaction, long nowNanos) {
         transaction.state = State.COMMITTED;
         transaction.committedAtNanos = nowNanos;
         transaction.logs.forEach(Broker::marker);
         transaction.offsets.forEach((partition, next) -> committedOffsets[partition] = next);
         transaction.orders.forEach((partition, next) -> committedOrders[partition] = next);
+        transaction.cancels.forEach((partition, next) -> committedCancels[partition] = next);
     }
 
     void abort(Transaction transaction) {

@@ -21,6 +21,8 @@ enum Bug {
     IGNORES_THE_AUDIT_TOPIC,
     /// Which ids were seen is kept in memory only.
     FORGETS_WHAT_WAS_SEEN,
+    /// What was cancelled is kept in memory only.
+    FORGETS_CANCELLATIONS,
     /// The engine draws its seed anew in each life.
     DRAWS_ANOTHER_SEED_AFTER_RESTART,
     /// The engine's results are handed on although it has found out that they are wrong.

@@ -21,8 +21,12 @@ final class Inputs {
     /// Stands in every prompt's text and in every tenant's name, and must stand nowhere else.
     static final String SECRET = "s3cr3t";
 
+    /// What a client calls a request by.
+    record Named(@Nullable String tenant, String requestId) {}
+
+    /// @param named null where it is no prompt
     /// @param clockDecides whether what becomes of it depends on when it is read
-    record Input(int partition, Broker.Entry entry, String kind, boolean clockDecides) {}
+    record Input(int partition, Broker.Entry entry, String kind, @Nullable Named named, boolean clockDecides) {}
 
     private record Sent(byte[] key, Prompt prompt) {}
 
@@ -41,13 +45,13 @@ final class Inputs {
         }
         if (roll < 65 && !sent.isEmpty()) {
             Sent again = sent.get(random.nextInt(sent.size()));
-            return input(again.key, TopologyParts.encode(again.prompt), "repeated", nowMs, false);
+            return input(again.key, again.prompt, "repeated", nowMs, false);
         }
         if (roll < 70 && !sent.isEmpty()) {
             Sent earlier = sent.get(random.nextInt(sent.size()));
             Prompt other = RecordModel.instance().deepCopy(Prompt.getClassSchema(), earlier.prompt);
             other.setPriority(earlier.prompt.getPriority() + 1);
-            return input(earlier.key, TopologyParts.encode(other), "in conflict", nowMs, false);
+            return input(earlier.key, other, "in conflict", nowMs, false);
         }
         return roll < 85 ? refused(nowMs) : unreadable(nowMs);
     }
@@ -79,7 +83,7 @@ final class Inputs {
     private Input send(Prompt prompt, String kind, long nowMs) {
         byte[] key = prompt.getRequestId().getBytes(StandardCharsets.UTF_8);
         sent.add(new Sent(key, prompt));
-        return input(key, TopologyParts.encode(prompt), kind, nowMs, false);
+        return input(key, prompt, kind, nowMs, false);
     }
 
     private Input refused(long nowMs) {
@@ -103,7 +107,13 @@ final class Inputs {
             }
         }
         Prompt built = prompt.build();
-        return input(built.getRequestId().getBytes(StandardCharsets.UTF_8), TopologyParts.encode(built), kind, nowMs, clock);
+        return input(built.getRequestId().getBytes(StandardCharsets.UTF_8), built, kind, nowMs, clock);
+    }
+
+    /// A request that may come next; its tenant is guessed.
+    Named upcoming() {
+        int tenant = random.nextInt(6);
+        return new Named(tenant < 3 ? "tenant-" + SECRET + "-" + tenant : null, "r-" + (count + 1 + random.nextInt(4)));
     }
 
     private static String named(String kind, Prompt.Builder prompt) {
@@ -114,25 +124,36 @@ final class Inputs {
         byte[] good = TopologyParts.encode(good().build());
         byte[] key = random.nextBoolean() ? null : ("k" + count).getBytes(StandardCharsets.UTF_8);
         return switch (random.nextInt(6)) {
-            case 0 -> input(key, null, "null", nowMs, false);
-            case 1 -> input(key, new byte[0], "empty", nowMs, false);
-            case 2 -> input(key, Arrays.copyOf(good, 4), "four bytes", nowMs, false);
+            case 0 -> input(key, null, "null", nowMs);
+            case 1 -> input(key, new byte[0], "empty", nowMs);
+            case 2 -> input(key, Arrays.copyOf(good, 4), "four bytes", nowMs);
             case 3 -> {
                 good[0] = 1;
-                yield input(key, good, "magic", nowMs, false);
+                yield input(key, good, "magic", nowMs);
             }
             case 4 -> {
                 ByteBuffer.wrap(good).putInt(1, 9_999);
-                yield input(key, good, "unknown schema", nowMs, false);
+                yield input(key, good, "unknown schema", nowMs);
             }
-            default -> input(key, Arrays.copyOf(good, good.length - 1 - random.nextInt(good.length - 6)), "cut", nowMs, false);
+            default -> input(key, Arrays.copyOf(good, good.length - 1 - random.nextInt(good.length - 6)), "cut", nowMs);
         };
     }
 
-    private Input input(byte @Nullable [] key, byte @Nullable [] value, String kind, long nowMs, boolean clockDecides) {
+    private Input input(byte[] key, Prompt prompt, String kind, long nowMs, boolean clockDecides) {
+        Named named = new Named(prompt.getTenant(), prompt.getRequestId());
+        Broker.Entry entry = new Broker.Entry(key, TopologyParts.encode(prompt), new RecordHeaders(), nowMs, null);
+        return new Input(partition(key), entry, kind, named, clockDecides);
+    }
+
+    private Input input(byte @Nullable [] key, byte @Nullable [] value, String kind, long nowMs) {
+        int partition = partition(key == null ? new byte[] {(byte) random.nextInt()} : key);
+        return new Input(partition, new Broker.Entry(key, value, new RecordHeaders(), nowMs, null), kind, null, false);
+    }
+
+    /// Where records of this key go.
+    static int partition(byte[] key) {
         CRC32C crc = new CRC32C();
-        crc.update(key == null ? new byte[] {(byte) random.nextInt()} : key);
-        int partition = (int) (crc.getValue() % Broker.PARTITIONS);
-        return new Input(partition, new Broker.Entry(key, value, new RecordHeaders(), nowMs, null), kind, clockDecides);
+        crc.update(key);
+        return (int) (crc.getValue() % Broker.PARTITIONS);
     }
 }

@@ -36,6 +36,8 @@ import org.jspecify.annotations.Nullable;
 /// - I6: what was consumed has ended, waits, or repeats another.
 /// Orders are held to I2 and I6 as well: each that can be read has exactly one leaf, and a salt that is erased stays so.
 /// - I7: neither prompts nor tenants' names stand in the logs, in leaves, in checkpoints, or in messages.
+/// - I8: what ends as cancelled was cancelled by its own client and is the beginning of its answer; and what was cancelled
+///   before it came, or before it was taken up again, is not computed.
 final class Invariants {
     private static final byte[] NO_VALUE = {-1, -1};
     private static final Set<String> HONEST = Set.of("NUMERIC_GUARD", "OVERLOADED");
@@ -143,6 +145,18 @@ final class Invariants {
             }
         }
         return store.keySet();
+    }
+
+    /// The requests of the prompts that are pending, by their offset.
+    Map<Long, String> pendingRequests(int partition) {
+        Map<Long, String> requests = new TreeMap<>();
+        for (long offset : pending(partition)) {
+            String request = simulation.request(partition, offset);
+            if (request != null) {
+                requests.put(offset, request);
+            }
+        }
+        return requests;
     }
 
     /// Whether another record of the partition has the same bytes.
@@ -285,6 +299,17 @@ final class Invariants {
             return;
         }
         require(expected != null, "I5", position + " was answered, and is not without faults");
+        String request = simulation.request(position.partition(), position.offset());
+        if (answer.getFinishReason() == FinishReason.cancelled) {
+            require(simulation.cancellations.mayEnd(position.partition(), request), "I8", position + " was cancelled by nobody");
+            if (expected.getText().startsWith(answer.getText())) {
+                return;
+            }
+        } else {
+            require(request == null || answer.getFinishReason() == FinishReason.rejected
+                    || !simulation.cancellations.mustEnd(position.partition(), position.offset(), request), "I8",
+                    position + " was cancelled, and was answered all the same");
+        }
         if (facts(answer).equals(facts(expected))) {
             return;
         }

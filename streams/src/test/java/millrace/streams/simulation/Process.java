@@ -144,6 +144,10 @@ final class Process implements Task.Host {
             if (records > 0 && task.orders < orders.size()) {
                 task.order(new Broker.Placed(task.orders, orders.get((int) task.orders)));
             }
+            List<Broker.Entry> cancels = world.broker.log(TopologyParts.CANCELS, task.partition).entries;
+            if (records > 0 && task.cancels < cancels.size()) {
+                task.cancel(new Broker.Placed(task.cancels, cancels.get((int) task.cancels)));
+            }
             task.punctuate();
         }
     }
@@ -162,7 +166,8 @@ final class Process implements Task.Host {
     boolean commit() {
         Broker.Transaction current = transaction;
         boolean moved = tasks.values().stream().anyMatch(task -> task.position != world.broker.committedOffset(task.partition)
-                || task.orders != world.broker.committedOrders(task.partition));
+                || task.orders != world.broker.committedOrders(task.partition)
+                || task.cancels != world.broker.committedCancels(task.partition));
         if (current == null && !moved) {
             return true;
         }
@@ -179,6 +184,7 @@ final class Process implements Task.Host {
                     && task.position < world.broker.log(TopologyParts.PROMPTS, task.partition).entries.size() ? 1 : 0;
             current.consumed(task.partition, task.position + ahead);
             current.ordersConsumed(task.partition, task.orders);
+            current.cancelsConsumed(task.partition, task.cancels);
         }
         world.broker.commit(current, world.nanos());
         transaction = null;

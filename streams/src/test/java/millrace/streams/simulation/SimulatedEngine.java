@@ -155,7 +155,7 @@ final class SimulatedEngine implements TextEngine {
             if (job.mishap != Mishap.HANGS || job.cancelled) {
                 jobs.remove(job);
                 // One that was cancelled may still end as if nothing had been said.
-                job.listener.onEnd(job.cancelled && random.nextBoolean() ? cancelled(job.prompt) : end(job));
+                job.listener.onEnd(job.cancelled && random.nextBoolean() ? cancelled(job, random) : end(job));
             }
         }
     }
@@ -205,9 +205,14 @@ final class SimulatedEngine implements TextEngine {
                 message, new Transcript(1, false, 0, steps, 0, 0, 0, List.of()));
     }
 
-    private static GenerationResult cancelled(PreparedPrompt prompt) {
-        return new GenerationResult("", List.of(), FinishReason.CANCELLED, new Usage(prompt.ids().length, 0, 0), Timings.NONE, null,
-                null, Transcript.NONE);
+    /// What there is of the answer: its beginning, or nothing yet.
+    private GenerationResult cancelled(Job job, SplittableRandom random) {
+        GenerationResult whole = answer(job);
+        boolean nothing = whole.text().length() > LONG_ANSWER || random.nextBoolean();
+        int length = nothing ? 0 : Math.min(whole.text().length(), RUBBISH.length() + random.nextInt(8));
+        List<Integer> ids = length == 0 ? List.of() : whole.tokenIds().subList(0, 1);
+        return new GenerationResult(whole.text().substring(0, length), ids, FinishReason.CANCELLED,
+                new Usage(job.prompt.ids().length, ids.size(), 0), whole.timings(), null, null, whole.transcript());
     }
 
     /// Lets something happen to one of the prompts under way.

@@ -28,6 +28,7 @@ final class Simulation {
     final List<Inputs.Input> inputs = new ArrayList<>();
     private final List<List<Inputs.Input>> byPartition = List.of(new ArrayList<>(), new ArrayList<>(), new ArrayList<>());
     final Orders orders;
+    final Cancellations cancellations;
     /// What happened, in order.
     final List<String> schedule = new ArrayList<>();
     private final SplittableRandom random;
@@ -50,6 +51,7 @@ final class Simulation {
         random = world.random;
         prompts = new Inputs(random.split());
         orders = new Orders(world);
+        cancellations = new Cancellations(world, random.split());
         for (int i = 0; i < PROCESSES; i++) {
             processes.add(new Process("process-" + i, world, Map.of(
                     "audit.checkpoint.interval.ms", options.faults() ? "2000" : "60000", "intake.dedup.retention.ms",
@@ -112,7 +114,9 @@ final class Simulation {
 
     private void act() {
         int roll = random.nextInt(options.faults() ? 100 : 84);
-        if (roll < 22) {
+        if (roll < 4) {
+            say(cancellations.give(inputs, prompts));
+        } else if (roll < 24) {
             Inputs.Input input = prompts.next(world.clock.millis());
             say("produce " + input.kind() + " to " + input.partition());
             produce(input);
@@ -176,6 +180,7 @@ final class Simulation {
             return;
         }
         boolean accepted = process.commit();
+        cancellations.committed();
         say(process.name + " commit" + (accepted ? "" : " refused"));
         if (!accepted) {
             disown(process);
@@ -196,6 +201,7 @@ final class Simulation {
             return;
         }
         say(process.name + " takes " + partition);
+        cancellations.opens(partition, invariants.pendingRequests(partition));
         int generation = world.broker.assign(partition);
         owners[partition] = process;
         try {
@@ -457,26 +463,13 @@ final class Simulation {
             }
             assignOne();
             world.pass(600);
-            calm = isDry() ? calm + 1 : 0;
+            calm = Leftovers.none(world, owners) ? calm + 1 : 0;
         }
         if (calm == 0) {
             throw new Violation("I1", "prompts are left over although everything is healed: " + Leftovers.tell(world, owners, processes), null);
         }
         processes.forEach(this::commit);
         processes.forEach(Process::watchAlarms);
-    }
-
-    private boolean isDry() {
-        for (int partition = 0; partition < Broker.PARTITIONS; partition++) {
-            Process owner = owners[partition];
-            Task task = owner == null ? null : owner.tasks().get(partition);
-            long end = world.broker.log(TopologyParts.PROMPTS, partition).entries.size();
-            boolean ordered = world.broker.committedOrders(partition) < world.broker.log(TopologyParts.CONTROL, partition).entries.size();
-            if (task == null || task.pending() > 0 || ordered || world.broker.committedOffset(partition) < end) {
-                return false;
-            }
-        }
-        return true;
     }
 
     List<Process> processes() {
@@ -491,6 +484,12 @@ final class Simulation {
 
     Invariants invariants() {
         return invariants;
+    }
+
+    /// What a prompt's client calls it by, or null.
+    @Nullable String request(int partition, long offset) {
+        Inputs.Named named = byPartition.get(partition).get((int) offset).named();
+        return named == null ? null : Cancellations.request(named.tenant(), named.requestId());
     }
 
     /// Whether what becomes of this prompt depends on when it was read.

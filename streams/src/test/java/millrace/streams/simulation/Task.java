@@ -79,6 +79,8 @@ final class Task {
     long position;
     /// Of the orders.
     long orders;
+    /// Of the cancellations.
+    long cancels;
     boolean commitRequested;
 
     Task(Host host, TopologyParts parts, int partition, int generation) {
@@ -97,6 +99,7 @@ final class Task {
         commitRequested = false;
         position = host.broker().committedOffset(partition);
         orders = host.broker().committedOrders(partition);
+        cancels = host.broker().committedCancels(partition);
         restarted = position > 0;
         for (TopologyParts.Store store : parts.stores()) {
             restore(store);
@@ -132,6 +135,7 @@ final class Task {
         Bug bug = host.bug();
         boolean lost = bug == Bug.KEEPS_PROMPTS_IN_MEMORY && store.equals("pending")
                 || bug == Bug.FORGETS_WHAT_WAS_SEEN && store.equals("seen")
+                || bug == Bug.FORGETS_CANCELLATIONS && store.equals("cancelled")
                 || bug == Bug.FORGETS_WHO_WROTE && store.equals("tlog") && key.get()[0] == 4
                 || bug == Bug.SKIPS_SAVING_THE_LOG && store.equals("tlog") && ++changes % 3 == 0;
         if (lost) {
@@ -162,6 +166,12 @@ final class Task {
         current = new Metadata(TopologyParts.CONTROL, partition, record.offset());
         orders = record.offset() + 1;
         hand(parts.ordersSource(), record.entry(), new RecordHeaders());
+    }
+
+    void cancel(Broker.Placed record) {
+        current = new Metadata(TopologyParts.CANCELS, partition, record.offset());
+        cancels = record.offset() + 1;
+        hand(parts.cancelsSource(), record.entry(), new RecordHeaders());
     }
 
     private void hand(String source, Broker.Entry entry, RecordHeaders headers) {
