@@ -174,6 +174,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     /// Takes up what an earlier run of this task left pending.
     private void resume() {
         int resumed = 0;
+        retryUnreadAtNanos = shared.ticker().nanos();
         try (KeyValueIterator<Bytes, byte[]> all = pending.all()) {
             while (all.hasNext()) {
                 KeyValue<Bytes, byte[]> entry = all.next();
@@ -181,7 +182,13 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
                 Source source = new Source(
                         shared.config().string("topics.prompts"), context.taskId().partition(),
                         PendingPrompt.offset(entry.key.get()), prompt.timestampMs(), prompt.key(), prompt.value(), prompt.headers());
-                admit(source, prompt.admitted() ? Stage.ADMITTED : Stage.KEPT);
+                if (prompt.admitted()) {
+                    admit(source, Stage.ADMITTED);
+                } else {
+                    // Admitting it changes what is remembered: in one turn with what comes of it, since the task may be
+                    // closed before its first, and what is remembered committed without the answer.
+                    unread.add(new Unread(source, Stage.KEPT));
+                }
                 resumed++;
             }
         }

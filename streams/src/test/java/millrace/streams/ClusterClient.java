@@ -18,6 +18,7 @@ import millrace.integrity.audit.AuditReport;
 import millrace.integrity.audit.AuditVerifier;
 import millrace.schemas.AttestationRecord;
 import millrace.schemas.Completion;
+import millrace.schemas.Control;
 import millrace.schemas.Prompt;
 import millrace.streams.registry.AvroDecoder;
 import millrace.streams.registry.AvroEncoder;
@@ -96,6 +97,15 @@ final class ClusterClient implements AutoCloseable {
         } catch (InterruptedException | java.util.concurrent.TimeoutException e) {
             throw new IllegalStateException(e);
         }
+    }
+
+    /// Cancels what was sent.
+    void cancel(Prompt prompt) {
+        String topic = config.string("topics.cancels");
+        AvroEncoder<Control> controls =
+                AvroEncoder.open(registry, Control.class, topic + "-value", AvroSerdeConfig.of(config.registry()));
+        Control control = Cancellation.of(prompt.getTenant(), prompt.getRequestId(), System.currentTimeMillis());
+        producer.send(new ProducerRecord<>(topic, PromptKey.of(prompt), controls.encode(control)));
     }
 
     int answered() {

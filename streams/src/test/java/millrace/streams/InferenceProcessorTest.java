@@ -273,6 +273,19 @@ class InferenceProcessorTest {
     }
 
     @Test
+    void answersAPromptThatARestartFindsUnreadThoughTheTaskIsClosedAtOnce() {
+        decoder.down = true;
+        send(ServiceDriver.prompt("a", "q").setModel("another").build());
+        decoder.down = false;
+        restart();
+        restart();
+        turn();
+        assertThat(outcomes()).singleElement().isInstanceOfSatisfying(Outcome.Rejected.class, rejected ->
+                assertThat(rejected.code()).isEqualTo("MODEL_UNKNOWN"));
+        assertThat(pending()).isZero();
+    }
+
+    @Test
     void aResumedPromptIsCountedAndNeverRefused() {
         List.of("a", "b").forEach(id -> send(prompt(id)));
         quotas = quotas(new QuotaTable.Limits(1, 1, 1));

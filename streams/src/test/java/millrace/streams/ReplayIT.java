@@ -14,6 +14,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import millrace.engine.Device;
 import millrace.engine.Engine;
@@ -25,6 +26,7 @@ import millrace.engine.ModelCard;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.TextEngine;
 import millrace.schemas.Completion;
+import millrace.schemas.FinishReason;
 import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.schemas.Sampling;
@@ -244,6 +246,84 @@ class ReplayIT {
         assertThat(all.last().get("violation").get("code").asText()).isEqualTo("REPLAY_TOKENS");
         assertThat(all.last().get("violation").get("what").asText()).endsWith("request r-2: token at step 5");
         assertThat(all.last().get("violation").get("expected").asText()).contains(" between two logits would give");
+    }
+
+    /// What a client has cut short is the beginning of its answer: it has a leaf as any other, and comes out again.
+    @Test
+    void answersThatWereCancelledComeOutAsFarAsTheyCame() throws Exception {
+        ServiceConfig config = config("cancelled");
+        CountDownLatch heard = new CountDownLatch(1);
+        String vkey;
+        try (InferenceService service = InferenceService.start(
+                config, c -> new Pausing(glmTiny(c), heard, new CountDownLatch(1)), true, line -> { })) {
+            vkey = service.vkey();
+            try (ClusterClient client = new ClusterClient(config)) {
+                Prompt prompt = Prompt.newBuilder().setRequestId("r-1").setPrompt("To be or not").setReturnTokenIds(true)
+                        .setSampling(Sampling.newBuilder().setTemperature(2f).setSeed(3L).setMaxTokens(150).build()).build();
+                client.send(prompt);
+                assertThat(heard.await(PATIENCE.toSeconds(), TimeUnit.SECONDS)).isTrue();
+                client.cancel(prompt);
+                Completion completion = client.await("r-1", PATIENCE);
+                assertThat(completion.getFinishReason()).isEqualTo(FinishReason.cancelled);
+                assertThat(completion.getText()).isNotEmpty();
+                assertThat(completion.getTokenIds()).hasSizeBetween(3, 149);
+            }
+        }
+        assertThat(audit(config, "verify", "--key", vkey).last().get("verdict").asText()).isEqualTo("ok");
+        Ran replayed = audit(config, "replay", "--model", "glm-tiny", "--key", vkey, "--kv-bytes", "16000000");
+        assertThat(replayed.exitCode()).as(replayed.err() + replayed.lines()).isZero();
+        assertThat(replayed.last().get("bit_exact").asInt()).isEqualTo(1);
+    }
+
+    /// Waits after the third piece of text for its client to cancel.
+    private record Pausing(TextEngine honest, CountDownLatch heard, CountDownLatch cancelled) implements TextEngine {
+        @Override
+        public ModelCard card() {
+            return honest.card();
+        }
+
+        @Override
+        public PreparedPrompt prepare(GenerationRequest request) {
+            return honest.prepare(request);
+        }
+
+        @Override
+        public Generation submit(PreparedPrompt prompt, GenerationListener listener) {
+            Generation generation = honest.submit(prompt, new GenerationListener() {
+                private int pieces;
+
+                @Override
+                public void onDelta(String text) {
+                    if (++pieces == 3) {
+                        heard.countDown();
+                        try {
+                            cancelled.await();
+                        } catch (InterruptedException e) {
+                            Thread.currentThread().interrupt();
+                        }
+                    }
+                }
+
+                @Override
+                public void onEnd(GenerationResult result) {
+                    listener.onEnd(result);
+                }
+            });
+            return () -> {
+                generation.cancel();
+                cancelled.countDown();
+            };
+        }
+
+        @Override
+        public int load() {
+            return honest.load();
+        }
+
+        @Override
+        public void close() {
+            honest.close();
+        }
     }
 
     private static Disguised disguised(TextEngine engine) {
