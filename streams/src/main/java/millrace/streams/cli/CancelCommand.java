@@ -40,7 +40,7 @@ import picocli.CommandLine.Spec;
             "Exit codes: 0 the cancellation is in the topic, 1 it was not accepted, 2 wrong usage."
         })
 final class CancelCommand implements Callable<Integer> {
-    @Parameters(paramLabel = "REQUEST_ID", description = "The request's id.")
+    @Parameters(paramLabel = "ID", description = "The request's id.")
     String requestId = "";
 
     @Option(names = "--tenant", paramLabel = "NAME", description = "The tenant that has asked, if the prompt names one.")
