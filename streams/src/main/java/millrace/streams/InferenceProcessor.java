@@ -67,9 +67,10 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         /// Without previews.
         Shared(
                 TextEngine engine, PromptDecoder decoder, Intake.Limits limits, CacheSalts salts, AvroDecoder<Control> cancels,
-                AuditLogs logs, WakeableClients clients, ServiceMetrics metrics, Runnable onEngineFailure, Clock clock, Ticker ticker,
-                ServiceConfig config) {
-            this(engine, decoder, limits, salts, cancels, logs, clients, metrics, onEngineFailure, clock, ticker, config, Previews.NONE);
+                Quotas quotas, AuditLogs logs, WakeableClients clients, ServiceMetrics metrics, Runnable onEngineFailure, Clock clock,
+                Ticker ticker, ServiceConfig config) {
+            this(engine, decoder, limits, salts, cancels, quotas, logs, clients, metrics, onEngineFailure, clock, ticker, config,
+                    Previews.NONE);
         }
     }
 
