@@ -297,12 +297,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
             end(work.uncomputed(FinishReason.DEADLINE));
             return null;
         }
-        String tenant = work.prompt().getTenant();
-        int tokens = work.prepared().ids().length;
-        int more = work.prepared().request().maxNewTokens();
-        Quotas.Decision decision = stage == Stage.ADMITTED
-                ? shared.quotas().resume(tenant, tokens, more)
-                : shared.quotas().admit(tenant, tokens, more);
+        Quotas.Decision decision = shared.quotas().decide(work.prompt().getTenant(), work.prepared(), stage == Stage.ADMITTED);
         switch (decision) {
             case Quotas.Refused no -> {
                 return new Outcome.Rejected(work.source(), work.prompt(), no.code(), no.message(), no.retryAfterMs());

@@ -4,6 +4,7 @@ import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.function.Supplier;
+import millrace.engine.PreparedPrompt;
 import org.jspecify.annotations.Nullable;
 
 /// What each tenant may use of this process: tokens per minute, prompts in flight, and the size of one prompt.
@@ -138,6 +139,15 @@ final class Quotas {
     private void resize() {
         long now = ticker.nanos();
         tenants.forEach((name, tenant) -> tenant.limit(table.of(name), now));
+    }
+
+    /// Lets a prompt begin, or says why not.
+    ///
+    /// @param admitted whether it was let in before
+    Decision decide(@Nullable String name, PreparedPrompt prompt, boolean admitted) {
+        int tokens = prompt.ids().length;
+        int more = prompt.request().maxNewTokens();
+        return admitted ? resume(name, tokens, more) : admit(name, tokens, more);
     }
 
     /// Lets a prompt begin, or says why not.
