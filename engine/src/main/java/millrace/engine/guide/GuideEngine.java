@@ -12,7 +12,8 @@ import org.jspecify.annotations.Nullable;
 ///
 /// [#guide] may be called from any thread. [#start] and the runs that it gives belong to one thread, the engine's.
 public final class GuideEngine {
-    private static final int MAX_GUIDES = 128;
+    /// Forms that are kept, each with the states that were met.
+    private static final int MAX_GUIDES = 32;
 
     private final Tokenizer tokenizer;
     private final int vocabSize;

@@ -2,6 +2,7 @@ package millrace.engine.guide;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.Deque;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -90,7 +91,33 @@ final class Shape implements Part {
                 }
             }
         }
-        rules = List.copyOf(found);
+        rules = joined(found);
+    }
+
+    /// With lengths of strings that overlap or meet put together: strings of one length then stand in one place.
+    private static List<Rule> joined(Set<Rule> found) {
+        List<StringRule> strings = new ArrayList<>();
+        List<Rule> joined = new ArrayList<>();
+        for (Rule rule : found) {
+            if (rule instanceof StringRule string) {
+                strings.add(string);
+            } else {
+                joined.add(rule);
+            }
+        }
+        strings.sort(Comparator.comparingInt(StringRule::minLength));
+        StringRule last = null;
+        for (StringRule string : strings) {
+            StringRule both = last == null ? null : last.joined(string);
+            if (both == null && last != null) {
+                joined.add(last);
+            }
+            last = both == null ? string : both;
+        }
+        if (last != null) {
+            joined.add(last);
+        }
+        return List.copyOf(joined);
     }
 
     /// Leaves out what no value has that is nested as deep as values may be.

@@ -21,7 +21,10 @@ final class State {
     private final boolean otherKey;
 
     private final @Nullable States table;
-    private final @Nullable State[] next = new State[256];
+
+    /// By the upper, then by the lower half of a byte: most states go on with few.
+    private final @Nullable State[] @Nullable [] next = new State[16][];
+
     private final Map<Integer, State> entered = new HashMap<>();
     private final Map<State, State> returned = new IdentityHashMap<>();
     private @Nullable State near;
@@ -101,14 +104,19 @@ final class State {
 
     /// After one more byte of its own, or null.
     @Nullable State next(int b) {
-        State known = next[b];
+        @Nullable State @Nullable [] row = next[b >>> 4];
+        if (row == null) {
+            row = new State[16];
+            next[b >>> 4] = row;
+        }
+        State known = row[b & 15];
         if (known == null) {
             Places after = new Places();
             for (Place place : places) {
                 after.add(place.step(b));
             }
             known = after.isEmpty() ? NOWHERE : table().of(after);
-            next[b] = known;
+            row[b & 15] = known;
         }
         return known == NOWHERE ? null : known;
     }

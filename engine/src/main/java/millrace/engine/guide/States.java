@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
 /// Used by one thread.
 final class States {
     /// States of a table; past it the table begins anew. What was handed out stays valid.
-    private static final int MAX_STATES = 8_192;
+    private static final int MAX_STATES = 4_096;
 
     /// Places of a state: alternatives that cannot be told apart yet. A document that leads to more is given up.
     static final int MAX_PLACES = 512;

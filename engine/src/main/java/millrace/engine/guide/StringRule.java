@@ -14,6 +14,17 @@ record StringRule(int minLength, int maxLength) implements Rule {
     private static final int BEFORE = -1;
     private static final int DONE = -2;
 
+    /// One rule for both, where no length lies between; null else.
+    ///
+    /// @param other with no smaller minimum
+    @Nullable StringRule joined(StringRule other) {
+        if (maxLength != UNBOUNDED && other.minLength > maxLength + 1) {
+            return null;
+        }
+        boolean open = maxLength == UNBOUNDED || other.maxLength == UNBOUNDED;
+        return new StringRule(minLength, open ? UNBOUNDED : Math.max(maxLength, other.maxLength));
+    }
+
     @Override
     public Place start(int depthLeft) {
         return new At(this, BEFORE, minLength, maxLength);

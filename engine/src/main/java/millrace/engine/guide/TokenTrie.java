@@ -121,8 +121,4 @@ final class TokenTrie {
     byte[] bytes(int token) {
         return bytes[token];
     }
-
-    long memory() {
-        return 11L * nodes() + 4L * tokens.length;
-    }
 }

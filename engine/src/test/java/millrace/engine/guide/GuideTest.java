@@ -168,6 +168,8 @@ class GuideTest {
         "{\"enum\":[1,12,\"1\",true]} | 1 12 \"1\" true | 2 11 13 false",
         "{\"const\":{\"a\":[1]}} | {\"a\":[1]} | {} {\"a\":[]} {\"a\":[1,1]} {\"b\":1}",
         "{\"type\":[\"null\",\"boolean\"]} | null true | nul 1 {}",
+        "{\"anyOf\":[{\"type\":\"string\",\"minLength\":2,\"maxLength\":3},{\"type\":\"string\",\"maxLength\":1},{\"type\":\"string\",\"minLength\":6}]} "
+                + "| \"\" \"a\" \"ab\" \"abc\" \"abcdef\" \"abcdefghi\" | \"abcd\" \"abcde\"",
         "{\"type\":\"string\",\"nullable\":true} | null \"\" | 1",
         "{\"type\":\"array\",\"prefixItems\":[{\"const\":1},{\"const\":2}],\"items\":{\"const\":3},\"minItems\":1,\"maxItems\":3} "
                 + "| [1] [1,2] [1,2,3] | [] [2] [1,3] [1,2,2] [1,2,3,3]",

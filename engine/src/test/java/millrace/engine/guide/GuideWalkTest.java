@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Test;
 /// Walks through random schemas by tokens that are allowed: whatever is chosen, the way ends in a valid document. More of them with
 /// `-Dmillrace.guide.schemas=100000`.
 class GuideWalkTest {
-    private static final int SCHEMAS = Integer.getInteger("millrace.guide.schemas", 600);
+    private static final int SCHEMAS = Integer.getInteger("millrace.guide.schemas", 250);
     static final JsonMapper JSON = JsonMapper.builder(JsonFactory.builder()
                     .enable(StreamReadFeature.STRICT_DUPLICATE_DETECTION)
                     .build())

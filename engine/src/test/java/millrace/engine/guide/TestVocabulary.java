@@ -13,8 +13,8 @@ import millrace.engine.tokenizer.Tokenizer;
 import org.jspecify.annotations.Nullable;
 
 /// All bytes, pieces of documents as a trained vocabulary has them, pieces of characters, and markers.
-final class TestVocabulary implements Tokenizer {
-    static final String END = "<end>";
+public final class TestVocabulary implements Tokenizer {
+    public static final String END = "<end>";
     private static final List<String> MARKERS = List.of("<think>", "</think>", "<tool_call>", END);
     private static final List<String> PIECES = List.of(
             "{\"", "\":", "\": ", "\":\"", "\": \"", "\",\"", "\", \"", "\"}", "\"]", "\"},", "\"},{\"", "}}", "]}", "]]", "}]",
@@ -28,7 +28,7 @@ final class TestVocabulary implements Tokenizer {
     private final Map<String, Integer> added = new LinkedHashMap<>();
 
     /// @param bytes whether every byte is a token
-    TestVocabulary(boolean bytes, List<String> more) {
+    public TestVocabulary(boolean bytes, List<String> more) {
         Set<String> seen = new LinkedHashSet<>();
         for (int b = 0; b < 256 && bytes; b++) {
             tokens.add(new byte[] {(byte) b});
@@ -56,7 +56,7 @@ final class TestVocabulary implements Tokenizer {
         }
     }
 
-    static TestVocabulary standard() {
+    public static TestVocabulary standard() {
         return new TestVocabulary(true, List.of());
     }
 
@@ -82,7 +82,7 @@ final class TestVocabulary implements Tokenizer {
         return ids;
     }
 
-    byte[] token(int id) {
+    public byte[] token(int id) {
         return tokens.get(id);
     }
 
@@ -90,7 +90,7 @@ final class TestVocabulary implements Tokenizer {
         return added.get(marker);
     }
 
-    Set<Integer> stops() {
+    public Set<Integer> stops() {
         return Set.of(id(END));
     }
 
