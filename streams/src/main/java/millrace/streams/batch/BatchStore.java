@@ -34,7 +34,7 @@ public final class BatchStore {
     private static final String ERRORS = "errors.jsonl";
     private static final Pattern ID = Pattern.compile("[A-Za-z0-9_-]{1,64}");
     private static final int COPY_BYTES = 1 << 16;
-    /// More lines than this are several batches: every line takes some 50 bytes of memory while it is worked on.
+    /// More lines than this are several batches: every line takes some 70 bytes of memory while it is worked on.
     private static final int MAX_LINES = 50_000_000;
 
     private final Path root;

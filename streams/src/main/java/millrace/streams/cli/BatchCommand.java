@@ -15,7 +15,7 @@ import picocli.CommandLine.Spec;
             "",
             "Examples:",
             "  millrace batch submit questions.jsonl",
-            "  millrace batch status",
+            "  millrace batch status batch_0123456789abcdef0123",
             "  millrace batch fetch batch_0123456789abcdef0123 --output answers.jsonl --wait",
             "",
             "Each line of the file is a request as the OpenAI batch interface has them: custom_id, method (POST), url",

@@ -3,6 +3,8 @@ package millrace.streams.cli;
 import java.io.PrintWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 import millrace.streams.batch.BatchStatus;
@@ -52,7 +54,7 @@ final class BatchOptions {
         private static final long PATIENCE_MS = 5_000;
 
         private volatile boolean asked;
-        private final Thread worker = Thread.currentThread();
+        private final CountDownLatch done = new CountDownLatch(1);
         private final Thread hook = new Thread(this::ask, "stop");
 
         StopSignal() {
@@ -62,7 +64,7 @@ final class BatchOptions {
         private void ask() {
             asked = true;
             try {
-                worker.join(PATIENCE_MS);
+                done.await(PATIENCE_MS, TimeUnit.MILLISECONDS);
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
             }
@@ -75,8 +77,12 @@ final class BatchOptions {
 
         @Override
         public void close() {
-            if (!asked) {
+            done.countDown();
+            try {
                 Runtime.getRuntime().removeShutdownHook(hook);
+            } catch (IllegalStateException e) {
+                // The process is ending: the hook is running, and has been told.
+                asked = true;
             }
         }
     }
