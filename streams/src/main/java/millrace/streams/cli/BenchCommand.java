@@ -18,6 +18,7 @@ import picocli.CommandLine.Spec;
             BenchIntegrityCommand.class,
             BenchServeCommand.class,
             BenchServiceCommand.class,
+            BenchPreviewCommand.class,
             BenchThroughputCommand.class,
             BenchDecodeCommand.class,
             BenchRecoveryCommand.class

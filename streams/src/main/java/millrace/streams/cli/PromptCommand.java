@@ -15,14 +15,10 @@ import millrace.schemas.FinishReason;
 import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.schemas.Sampling;
-import millrace.streams.KafkaClients;
-import millrace.streams.PromptKey;
-import millrace.streams.ServiceConfig;
-import millrace.streams.registry.AvroEncoder;
-import millrace.streams.registry.AvroSerdeConfig;
-import millrace.streams.registry.SchemaRegistryClient;
-import org.apache.kafka.clients.producer.KafkaProducer;
-import org.apache.kafka.clients.producer.ProducerRecord;
+import millrace.streams.client.ClientConfig;
+import millrace.streams.client.ClientException;
+import millrace.streams.client.MillraceClient;
+import millrace.streams.client.SendOptions;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -41,6 +37,7 @@ import picocli.CommandLine.Spec;
             "",
             "Examples:",
             "  millrace prompt \"What is the two-letter code for France?\"",
+            "  millrace prompt --stream \"What is the two-letter code for France?\"",
             "  millrace prompt --file question.txt --system \"Be brief.\" --max-tokens 64 --json",
             "  millrace prompt --response-format '{\"type\":\"json_object\"}' --logprobs 3 --json \\",
             "    \"The capital of France, as JSON.\"",
@@ -94,6 +91,11 @@ final class PromptCommand implements Callable<Integer> {
     @Option(names = "--json", description = "Prints the completion as one JSON object.")
     boolean json;
 
+    @Option(names = "--stream", description = {
+        "Shows the text while it is generated, before it is attested: on a terminal in place, else on standard error.",
+        "The completion follows, and where its leaf is."})
+    boolean stream;
+
     @Mixin
     AnswerOptions answer = new AnswerOptions();
 
@@ -108,48 +110,41 @@ final class PromptCommand implements Callable<Integer> {
 
     @Override
     public Integer call() throws Exception {
-        String question = question();
-        Prompt prompt = prompt(question);
-        ServiceConfig config = client.load();
-        try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry());
-                CompletionReader reader = new CompletionReader(config, registry, false);
-                KafkaProducer<byte[], byte[]> producer = new KafkaClients(config).producer()) {
-            String topic = config.string("topics.prompts");
-            AvroEncoder<Prompt> encoder =
-                    AvroEncoder.open(registry, Prompt.class, topic + "-value", AvroSerdeConfig.of(config.registry()));
-            try {
-                producer.send(new ProducerRecord<>(topic, PromptKey.of(prompt), encoder.encode(prompt))).get();
-            } catch (ExecutionException e) {
-                throw new IllegalStateException("topic " + topic + ": the prompt was not accepted: " + e.getCause().getMessage(), e);
+        Prompt prompt = prompt(question());
+        ClientConfig config = ClientConfig.of(client.load()).withTimeout(Duration.ofSeconds(timeoutSeconds));
+        StreamedText streamed = stream ? new StreamedText(inPlace() ? spec.commandLine().getOut() : spec.commandLine().getErr()) : null;
+        try (MillraceClient millrace = MillraceClient.open(config)) {
+            return show(millrace.send(prompt, SendOptions.DEFAULT.withListener(streamed)).completion().get(), streamed);
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof ClientException problem && problem.code().equals("CLIENT_TIMEOUT")) {
+                spec.commandLine().getErr().println("millrace: no completion of " + id + " within " + timeoutSeconds
+                        + " s; is the service running? The prompt is not lost: `millrace consume --from-beginning` shows its answer later");
+                return 1;
             }
-            return await(reader);
+            throw e.getCause() instanceof ClientException problem ? problem : e;
         }
     }
 
-    private int await(CompletionReader reader) {
-        long until = System.nanoTime() + Duration.ofSeconds(timeoutSeconds).toNanos();
-        while (System.nanoTime() < until) {
-            for (Completion completion : reader.poll(Duration.ofMillis(200), spec.commandLine().getErr()::println)) {
-                if (completion.getRequestId().equals(id)) {
-                    return show(completion);
-                }
-            }
-        }
-        spec.commandLine().getErr().println("millrace: no completion of " + id + " within " + timeoutSeconds
-                + " s; is the service running? The prompt is not lost: `millrace consume --from-beginning` shows its answer later");
-        return 1;
+    /// On a terminal the preview stands where the answer will, and is not repeated.
+    private boolean inPlace() {
+        return !json && System.console() != null && System.console().isTerminal();
     }
 
-    private int show(Completion completion) {
+    private int show(Completion completion, @Nullable StreamedText streamed) {
         boolean answered = completion.getFinishReason() != FinishReason.rejected
                 && completion.getFinishReason() != FinishReason.failed;
+        boolean shown = streamed != null && streamed.showed(completion) && inPlace();
         if (json) {
             spec.commandLine().getOut().println(CompletionJson.line(completion));
-        } else if (answered) {
+        } else if (answered && !shown) {
             spec.commandLine().getOut().println(completion.getText());
-        } else {
+        } else if (!answered) {
             spec.commandLine().getErr().println("millrace: " + completion.getFinishReason() + ": "
                     + completion.getErrorCode() + ": " + completion.getErrorMessage());
+        }
+        if (stream) {
+            spec.commandLine().getErr().println("attested: leaf " + completion.getAudit().getSeq() + " of "
+                    + completion.getAudit().getOrigin());
         }
         spec.commandLine().getOut().flush();
         return answered ? 0 : 1;
