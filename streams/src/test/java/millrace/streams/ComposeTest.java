@@ -55,7 +55,7 @@ class ComposeTest {
     void everyServiceIsPinnedHardenedAndLimited() throws IOException {
         Map<String, Map<String, Object>> services = services();
         assertThat(services).containsKeys(
-                "kafka", "kafka-2", "kafka-3", "registry", "topics", "millrace", "millrace-gpu", "prometheus", "grafana", "kafka-ui");
+                "kafka", "kafka-2", "kafka-3", "registry", "topics", "millrace", "millrace-gpu", "gateway", "prometheus", "grafana", "kafka-ui");
         services.forEach((name, service) -> {
             assertThat(String.valueOf(service.get("image"))).as(name).matches(IMAGE);
             assertThat(String.valueOf(service.get("user"))).as(name).matches("[1-9]\\d*:\\d+");
