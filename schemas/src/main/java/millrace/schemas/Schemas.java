@@ -26,7 +26,7 @@ public enum Schemas {
     DELTA(Delta.getClassSchema());
 
     /// Directories of released schemas, newest first.
-    private static final List<String> RELEASES = List.of("v3", "v2", "v1");
+    private static final List<String> RELEASES = List.of("v4", "v3", "v2", "v1");
     /// Files that others name, in the order in which they can be parsed.
     private static final List<String> SHARED = List.of("Hash", "FinishReason", "Sampling", "ToolCall");
 
