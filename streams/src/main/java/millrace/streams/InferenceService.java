@@ -150,8 +150,8 @@ public final class InferenceService implements AutoCloseable {
         alarms = own(Alarms.start(engine, instanceId, alarmRoad(kafka), metrics));
         previews = own(KafkaPreviews.start(engine, AvroEncoder.open(registry, Delta.class, config.string("topics.deltas") + "-value",
                 AvroSerdeConfig.of(config.registry())), () -> kafka.previewProducer(), config, metrics.previews()));
-        QuotaFile file = own(QuotaFile.watch(config, code -> alarms.raise("QUOTAS", Alarms.FAILED, code, "")));
-        quotas = new Quotas(file, partitions, Ticker.SYSTEM, metrics);
+        quotas = new Quotas(own(QuotaFile.watch(config, code -> alarms.raise("QUOTAS", Alarms.FAILED, code, ""))), partitions,
+                Ticker.SYSTEM, metrics);
         Attestations attestations = new Attestations(card, engine::integrity, config, instanceId, signer);
         attest = new AttestProcessor.Shared(
                 attestations, new EventLeaves(attestations, card), new Completions(engine), encoders, LogKeys.Signing.LOCAL,
@@ -294,8 +294,7 @@ public final class InferenceService implements AutoCloseable {
         clients = new WakeableClients(java.util.Set.of(config.string("topics.control"), config.string("topics.cancels")));
         InferenceProcessor.Shared inference = new InferenceProcessor.Shared(
                 engine, decoder, Intake.Limits.of(config), new CacheSalts(signer, config.string(CacheSalts.KEY)), cancels,
-                quotas, logs, clients, metrics,
-                this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config, previews);
+                quotas, logs, clients, metrics, this::engineFailed, Clock.systemUTC(), Ticker.SYSTEM, config, previews);
         KafkaStreams next = new KafkaStreams(
                 InferenceTopology.build(config, inference, attest), new KafkaClients(config).streams(instanceId, clients), clients,
                 new SteadyTime(Clock.systemUTC(), Ticker.SYSTEM));
