@@ -54,7 +54,7 @@ record DocumentRule(Shape root, boolean shared) implements Rule {
 
         private @Nullable Place lead(int b) {
             int run = Space.step(count, b);
-            return run < 0 ? null : new At(rule, phase, run);
+            return run < 0 || run > Space.LINES ? null : new At(rule, phase, run);
         }
 
         // No proper end of the marker is one of its beginnings, so a byte that does not go on begins anew.

@@ -8,6 +8,9 @@ final class Space {
     /// The longest indentation.
     static final int MAX_INDENT = 32;
 
+    /// The last run without indentation: what is indented stands in something.
+    static final int LINES = 3;
+
     private Space() {}
 
     /// The run with one more byte, or −1 if it does not go on so.
@@ -18,7 +21,7 @@ final class Space {
         if (run == 2 && b == '\n') {
             return 3;
         }
-        boolean indent = run >= 2 && run < 3 + MAX_INDENT && (b == ' ' || b == '\t');
+        boolean indent = run >= 2 && run < LINES + MAX_INDENT && (b == ' ' || b == '\t');
         return !indent ? -1 : run == 2 ? 4 : run + 1;
     }
 }

@@ -68,7 +68,7 @@ class GuideTest {
     @ValueSource(strings = {
         "[", "\"", "1", "{a", "{\"a\" 1", "{\"a\":1,}", "{\"a\":01", "{\"a\":1.}", "{\"a\":.5", "{\"a\":+1", "{\"a\":1e}", "{\"a\":tru}",
         "{\"a\":\"\t", "{\"a\":\"\\x", "{\"a\":\"\\ud800\"", "{\"a\":\"\\udc00", "{\"a\":[1,]", "{\"a\":1,\"a\"", "{\"a\":1,\"b\":2,\"a\"",
-        "{\"a\":1}}", "{\"a\":1}\n", "   {", "{\"a\":  1", "{\n\n\n", "{\"a\":1 2", "\uFEFF", "{\"a\":NaN", "{\"a\":1234567890123456789"
+        "{\"a\":1}}", "{\"a\":1}\n", "   {", "\n {", "{\"a\":  1", "{\n\n\n", "{\"a\":1 2", "\uFEFF", "{\"a\":NaN", "{\"a\":1234567890123456789"
     })
     void takesNothingElse(String text) {
         assertThat(leads(engine.start(engine.guide(new ResponseFormat.JsonObject()), Reasoning.NONE), text)).isFalse();
