@@ -3,6 +3,7 @@ package millrace.streams;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.ByteArrayOutputStream;
@@ -116,15 +117,32 @@ class ServiceIT {
                 right += completion.getText().strip().equals(JSON.readTree(questions.get(i)).get("answer").asText()) ? 1 : 0;
             }
             assertThat(right).as("right answers of 60; the model knows 97 of 100").isGreaterThanOrEqualTo(55);
+            holdsToASchema(client);
             aPlainConsumerReads(config);
             tellsOfItself(service);
             ClusterClient.sleep(1_500);
             AuditReport report = client.audit(NoteVerifier.parse(service.vkey()));
             assertThat(report.word()).as(report.text()).isEqualTo("ok");
             assertThat(report.leaves()).as("also what serves, in each of the logs").isGreaterThan(questions.size());
-            assertThat(report.matched()).isEqualTo(questions.size());
+            assertThat(report.matched()).isEqualTo(questions.size() + 2);
             assertThat(report.checkpoints()).isPositive();
         }
+    }
+
+    private static void holdsToASchema(ClusterClient client) throws Exception {
+        String format = "{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"type\":\"object\",\"properties\":{"
+                + "\"sum\":{\"type\":\"integer\",\"minimum\":0},\"sure\":{\"type\":\"boolean\"}},\"required\":[\"sum\",\"sure\"]%s}}}";
+        client.send(chat("form", "What is 81 plus 19?").setResponseFormat(format.formatted("")).build());
+        client.send(chat("refused", "What is 81 plus 19?").setResponseFormat(format.formatted(",\"minProperties\":1")).build());
+        Completion completion = client.await("form", PATIENCE);
+        assertThat(completion.getFinishReason()).isEqualTo(FinishReason.stop);
+        JsonNode document = JSON.readTree(completion.getReply().getContent());
+        assertThat(document.get("sum").isIntegralNumber()).isTrue();
+        assertThat(document.get("sure").isBoolean()).isTrue();
+        Completion refused = client.await("refused", PATIENCE);
+        assertThat(refused.getFinishReason()).isEqualTo(FinishReason.rejected);
+        assertThat(refused.getErrorCode()).isEqualTo("GUIDE_UNSUPPORTED");
+        assertThat(refused.getErrorMessage()).contains("\"minProperties\"");
     }
 
     /// A consumer that knows nothing of this project: bytes, a magic byte, a schema id, headers in UTF-8.

@@ -242,6 +242,16 @@ class OfflineToolsTest {
     }
 
     @Test
+    void aResponseFormatHoldsTheText() throws IOException {
+        String line = """
+                {"prompt": "To be", "max_tokens": 200, "temperature": 1.5, "seed": 3, "response_format": {"type": "json_schema", \
+                "json_schema": {"schema": {"type": "array", "items": {"enum": ["or", "not"]}, "minItems": 2, "maxItems": 4}}}}
+                """;
+        JsonNode text = JSON.readTree(lines("generate", "glm-tiny", line, 0).getFirst().get("text").asText());
+        assertThat(text).hasSizeBetween(2, 4).allSatisfy(item -> assertThat(item.asText()).isIn("or", "not"));
+    }
+
+    @Test
     void logitsOfAllTokensComeInOrder() throws IOException {
         JsonNode all = lines("logits", "glm-tiny", "{\"id\":1,\"ids\":[1265,1266,84]}", 0, "--all").getFirst().get("logits");
         assertThat(all).hasSize(1280);
