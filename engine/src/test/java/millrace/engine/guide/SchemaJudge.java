@@ -7,7 +7,9 @@ import java.math.BigDecimal;
 /// specification, apart from what is tested.
 public final class SchemaJudge {
     private final JsonNode root;
+    private static final int MAX_REFERENCES = 200;
     private final boolean narrow;
+    private int references;
 
     public SchemaJudge(JsonNode root) {
         this(root, false);
@@ -31,7 +33,7 @@ public final class SchemaJudge {
         if (schema.path("nullable").asBoolean() && value.isNull()) {
             return true;
         }
-        if (schema.has("$ref") && !accepts(root.at(schema.get("$ref").textValue().substring(1)), value)) {
+        if (schema.has("$ref") && !refers(root.at(schema.get("$ref").textValue().substring(1)), value)) {
             return false;
         }
         return type(schema, value)
@@ -41,6 +43,17 @@ public final class SchemaJudge {
                 && (!value.isArray() || array(schema, value))
                 && (!value.isTextual() || string(schema, value.textValue()))
                 && (!value.isNumber() || number(schema, value.decimalValue()));
+    }
+
+    /// A reference that leads to nothing but itself is met by no value.
+    private boolean refers(JsonNode schema, JsonNode value) {
+        if (references == MAX_REFERENCES) {
+            return false;
+        }
+        references++;
+        boolean accepted = accepts(schema, value);
+        references--;
+        return accepted;
     }
 
     private boolean type(JsonNode schema, JsonNode value) {
