@@ -39,6 +39,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /// Several instances of one application id share its partitions, and hand them over when one of them goes.
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
+@SuppressWarnings("try") // instances serve while their block is open
 class ScaleOutIT {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
     private static final int SESSIONS = 24;
