@@ -30,6 +30,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /// The directory of the stores is damaged, deleted or full: no prompt is lost for it, and none is answered twice.
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
+@SuppressWarnings("try") // instances serve while their block is open
 class StateDirIT {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
     private static final int PART = 20;
