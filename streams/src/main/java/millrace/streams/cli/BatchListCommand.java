@@ -17,7 +17,13 @@ import picocli.CommandLine.Spec;
         name = "list",
         mixinStandardHelpOptions = true,
         description = "Lists the batches of a directory, the oldest first, without asking the cluster.",
-        footer = {"", "Example:", "  millrace batch list --state data/batches"})
+        footer = {
+            "",
+            "Example:",
+            "  millrace batch list --state data/batches",
+            "",
+            "Exit codes: 0 listed, 1 the directory cannot be read, 2 wrong usage."
+        })
 final class BatchListCommand implements Callable<Integer> {
     @Mixin
     BatchOptions options = new BatchOptions();

@@ -20,7 +20,9 @@ import picocli.CommandLine.Mixin;
         footer = {
             "",
             "Example, as the figures of the documentation are made:",
-            "  millrace bench all --charts docs/benchmarks --write docs/benchmarks.md"
+            "  millrace bench all --charts docs/benchmarks --write docs/benchmarks.md",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
         })
 final class BenchAllCommand implements Callable<Integer> {
     private static final List<String> SPARSE = List.of("glm4_moe", "kimi_k2");

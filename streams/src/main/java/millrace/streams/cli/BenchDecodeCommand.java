@@ -18,7 +18,15 @@ import picocli.CommandLine.Spec;
 
 /// Decode against a plain read loop.
 @Command(name = "decode", mixinStandardHelpOptions = true,
-        description = "Decode of a dense model far larger than the caches, against a plain read loop in the same run.")
+        description = "Decode of a dense model far larger than the caches, against a plain read loop in the same run.",
+        footer = {
+            "",
+            "Examples:",
+            "  millrace bench decode",
+            "  millrace bench decode --model DIR --tokens 64 --rounds 5",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchDecodeCommand implements Callable<Integer> {
     @Option(names = "--model", paramLabel = "DIR",
             description = "A dense BF16 checkpoint (default: random weights of about 1e9 parameters, written to a temporary directory).")

@@ -18,7 +18,15 @@ import picocli.CommandLine.Option;
 /// A whole model.
 @Command(name = "engine", mixinStandardHelpOptions = true,
         description = "Prefill and decode of a whole model, by weight format, KV format, batch and context, and the "
-                + "memory that it takes.")
+                + "memory that it takes.",
+        footer = {
+            "",
+            "Examples:",
+            "  millrace bench engine --model random:llama:1b --batch 1,8 --json",
+            "  millrace bench engine --model DIR --kv int8 --context 4096",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchEngineCommand implements Callable<Integer> {
     @Mixin
     BenchOptions options = new BenchOptions();

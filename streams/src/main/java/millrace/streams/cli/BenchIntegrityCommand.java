@@ -15,7 +15,14 @@ import picocli.CommandLine.Option;
 /// What the checks cost.
 @Command(name = "integrity", mixinStandardHelpOptions = true,
         description = "What the checks of the profiles default and strict cost: the same work with them and without, in "
-                + "turns. Goals: at most 1 and 5 percent.")
+                + "turns. Goals: at most 1 and 5 percent.",
+        footer = {
+            "",
+            "Example:",
+            "  millrace bench integrity --json --rounds 5",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchIntegrityCommand implements Callable<Integer> {
     /// Sequences, prompt tokens of each, generated tokens of each.
     private static final int BATCH = 8;

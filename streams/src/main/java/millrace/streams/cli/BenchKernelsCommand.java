@@ -15,7 +15,15 @@ import picocli.CommandLine.Option;
 /// Products and attention, kernel by kernel.
 @Command(name = "kernels", mixinStandardHelpOptions = true,
         description = "Every kernel in every weight and KV format, on memory beyond the caches: bytes per second, their "
-                + "share of a plain read loop, and the ratio to BF16.")
+                + "share of a plain read loop, and the ratio to BF16.",
+        footer = {
+            "",
+            "Examples:",
+            "  millrace bench kernels --backends native,vector --rounds 5",
+            "  millrace bench kernels --backends cuda --json",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchKernelsCommand implements Callable<Integer> {
     @Mixin
     BenchOptions options = new BenchOptions();

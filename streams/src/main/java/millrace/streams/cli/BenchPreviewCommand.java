@@ -18,6 +18,14 @@ import picocli.CommandLine.Spec;
         description = {
             "How soon a client sees a token: from its choice to the listener of the Java client, through a broker in the same process.",
             "An engine of equal steps gives every running prompt one word a step."
+        },
+        footer = {
+            "",
+            "Examples:",
+            "  millrace bench preview --rounds 2",
+            "  millrace bench preview --step 20 --tokens 100 --concurrency 8",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
         })
 final class BenchPreviewCommand implements Callable<Integer> {
     @Option(names = "--step", paramLabel = "MS", description = "Milliseconds from token to token (default: ${DEFAULT-VALUE}).")

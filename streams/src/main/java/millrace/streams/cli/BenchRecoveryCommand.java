@@ -12,7 +12,14 @@ import picocli.CommandLine.Spec;
 
 /// From a hard kill to the first completion.
 @Command(name = "recovery", mixinStandardHelpOptions = true,
-        description = "From a hard kill of the service to the first completion of its successor.")
+        description = "From a hard kill of the service to the first completion of its successor.",
+        footer = {
+            "",
+            "Example:",
+            "  millrace bench recovery --rounds 5",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchRecoveryCommand implements Callable<Integer> {
     @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
     String model = "glm-tiny";

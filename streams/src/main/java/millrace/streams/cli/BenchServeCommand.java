@@ -14,7 +14,14 @@ import picocli.CommandLine.Option;
 /// The whole service through Kafka.
 @Command(name = "serve", mixinStandardHelpOptions = true,
         description = "A bundled model behind an embedded broker: throughput against the engine alone, and latency with "
-                + "prompts that arrive at random moments.")
+                + "prompts that arrive at random moments.",
+        footer = {
+            "",
+            "Example:",
+            "  millrace bench serve --load 70 --json",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchServeCommand implements Callable<Integer> {
     @Mixin
     BenchOptions options = new BenchOptions();

@@ -14,7 +14,15 @@ import picocli.CommandLine.Spec;
 
 /// What the service adds around an engine that answers at once.
 @Command(name = "service", mixinStandardHelpOptions = true,
-        description = "What the service adds around an engine that answers at once: latency at a rate, and a burst.")
+        description = "What the service adds around an engine that answers at once: latency at a rate, and a burst.",
+        footer = {
+            "",
+            "Examples:",
+            "  millrace bench service",
+            "  millrace bench service --rate 50 --prompts 1000 --rounds 3",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchServiceCommand implements Callable<Integer> {
     @Option(names = "--rate", paramLabel = "N", description = "Prompts per second (default: ${DEFAULT-VALUE}).")
     int rate = 50;

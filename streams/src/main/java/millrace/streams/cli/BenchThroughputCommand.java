@@ -15,7 +15,14 @@ import picocli.CommandLine.Spec;
 
 /// The engine alone and the whole service, in turns.
 @Command(name = "throughput", mixinStandardHelpOptions = true,
-        description = "The demo questions through the engine alone and through the whole service, in turns.")
+        description = "The demo questions through the engine alone and through the whole service, in turns.",
+        footer = {
+            "",
+            "Example:",
+            "  millrace bench throughput --model glm-tiny --rounds 5",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class BenchThroughputCommand implements Callable<Integer> {
     @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
     String model = "glm-tiny";

@@ -24,7 +24,9 @@ import picocli.CommandLine.Spec;
             "",
             "Examples:",
             "  millrace consume",
-            "  millrace consume --from-beginning --json --max 10"
+            "  millrace consume --from-beginning --json --max 10",
+            "",
+            "Exit codes: 0 ended as asked, 1 the cluster or the registry failed, 2 wrong usage."
         })
 final class ConsumeCommand implements Callable<Integer> {
     @Option(names = "--from-beginning", description = "Starts with the oldest completion instead of the next.")

@@ -24,7 +24,8 @@ import picocli.CommandLine.Spec;
         footer = {
             "",
             "Examples:",
-            "  millrace drill --rate 5 --for 300           and meanwhile: kill -9 an instance, stop a broker",
+            "  millrace drill --rate 5 --for 300",
+            "    and meanwhile: kill -9 an instance, stop a broker",
             "  millrace drill --rate 20 --for 60 --poison-every 10 --json",
             "",
             "docs/operations.md lists faults that are worth a drill. Afterwards: millrace audit verify.",

@@ -17,7 +17,14 @@ import picocli.CommandLine.Spec;
 /// Makes the bundle.
 @Command(name = "bundle", mixinStandardHelpOptions = true,
         description = "Packs a Java runtime, the engine, its kernels, their contract tests and benchmarks into one archive "
-                + "of less than 60 MB, for a machine with a GPU's driver and nothing else.")
+                + "of less than 60 MB, for a machine with a GPU's driver and nothing else.",
+        footer = {
+            "",
+            "Example:",
+            "  millrace gpu bundle --out gpu-bundle.tar.gz",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
+        })
 final class GpuBundleCommand implements Callable<Integer> {
     @Spec
     @Nullable CommandSpec spec;

@@ -24,7 +24,13 @@ import picocli.CommandLine.Spec;
                 + "the contract of every kernel on the compiled and on the PTX image, then benchmarks beside the device's "
                 + "own copy bandwidth. Logs and gpu-check.json go to a folder.",
         exitCodeListHeading = "Exit codes:%n",
-        exitCodeList = {"0:all passed", "1:something failed, or no device could be had", "2:wrong usage"})
+        exitCodeList = {"0:all passed", "1:something failed, or no device could be had", "2:wrong usage"},
+        footer = {
+            "",
+            "Examples:",
+            "  millrace gpu check --out gpu-check",
+            "  millrace gpu check --driver standin --no-bench --json"
+        })
 final class GpuCheckCommand implements Callable<Integer> {
     /// Where the bundle was unpacked; its launcher says so.
     private static final String BUNDLE = "millrace.bundle";

@@ -25,7 +25,9 @@ import picocli.CommandLine.Spec;
             "Examples:",
             "  millrace audit keygen --name audit.example.com audit.key",
             "  millrace audit keygen --witness --name witness.example.org witness.key",
-            "  millrace audit keygen --show audit.key"
+            "  millrace audit keygen --show audit.key",
+            "",
+            "Exit codes: 0 made or shown, 3 wrong usage, or the file cannot be read or written."
         })
 final class KeygenCommand implements Callable<Integer> {
     @Parameters(paramLabel = "FILE", description = "The key file.")

@@ -39,7 +39,9 @@ import picocli.CommandLine.Spec;
             "Examples:",
             "  millrace logits --model glm-tiny --input ids.jsonl --output out.jsonl --top 5",
             "  echo '{\"id\": \"a\", \"ids\": [1, 2, 3]}' \\",
-            "    | millrace logits --model DIR --input - --output - --all --kv f32"
+            "    | millrace logits --model DIR --input - --output - --all --kv f32",
+            "",
+            "Exit codes: 0 all lines served, 1 a line or the model is not good, 2 wrong usage."
         })
 final class LogitsCommand implements Callable<Integer> {
     @Mixin

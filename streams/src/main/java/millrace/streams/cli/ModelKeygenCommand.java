@@ -26,7 +26,9 @@ import picocli.CommandLine.Spec;
             "",
             "Examples:",
             "  millrace model keygen model.key > model.pub",
-            "  millrace model keygen --show model.key"
+            "  millrace model keygen --show model.key",
+            "",
+            "Exit codes: 0 made or shown, 3 wrong usage, or the file cannot be read or written."
         })
 final class ModelKeygenCommand implements Callable<Integer> {
     @Parameters(paramLabel = "FILE", description = "The key file.")

@@ -40,7 +40,9 @@ import picocli.CommandLine.Spec;
             "",
             "Examples:",
             "  millrace model pack DIR --format packed --out DIR-packed",
-            "  millrace model pack glm-tiny --format int8 --out glm-tiny-int8 --json"
+            "  millrace model pack glm-tiny --format int8 --out glm-tiny-int8 --json",
+            "",
+            "Exit codes: 0 written, 1 the source is refused or cannot be written anew, 2 wrong usage."
         })
 final class PackCommand implements Callable<Integer> {
     private static final int WORST = 5;

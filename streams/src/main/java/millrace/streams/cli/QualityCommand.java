@@ -36,7 +36,9 @@ import picocli.CommandLine.Spec;
             "Examples:",
             "  millrace eval quality",
             "  millrace eval quality --model kimi-tiny --json",
-            "  millrace eval quality --write docs/quality.md"
+            "  millrace eval quality --write docs/quality.md",
+            "",
+            "Exit codes: 0 done, 1 something failed, 2 wrong usage."
         })
 final class QualityCommand implements Callable<Integer> {
     private static final int WINDOW = 256;
