@@ -3,6 +3,7 @@ package millrace.streams;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -45,6 +46,15 @@ class ComposeTest {
         map(read("compose.yaml").get("services")).forEach((name, service) -> all.put(name, map(service)));
         map(read("compose.three-brokers.yaml").get("services")).forEach((name, service) -> all.putIfAbsent(name, map(service)));
         return all;
+    }
+
+    /// The image that a service of compose.yaml runs.
+    static String image(String service) {
+        try {
+            return String.valueOf(map(map(read("compose.yaml").get("services")).get(service)).get("image"));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     private static Map<String, Object> limits(Map<String, Object> service) {
