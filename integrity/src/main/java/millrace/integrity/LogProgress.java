@@ -25,7 +25,11 @@ final class LogProgress {
     private final ArrayDeque<MerkleFrontier> recent = new ArrayDeque<>();
     private final TreeMap<Long, List<Head>> waiting = new TreeMap<>(); // several of one size only by keys not known yet
     private final TreeMap<Long, Head> agreed = new TreeMap<>(); // those within the recent leaves, for EQUIVOCATION
-    private final Map<String, OffsetSet> answered = new HashMap<>();
+    private final Map<Input, OffsetSet> answered = new HashMap<>();
+
+    /// A partition of prompts.
+    private record Input(String topic, int partition) {}
+
     private MerkleFrontier tree = MerkleFrontier.EMPTY;
     private Digest lastLeaf = Digest.ZERO;
     private long skipped; // leaves before the first that was seen
@@ -94,18 +98,19 @@ final class LogProgress {
 
     void append(AttestationRecord record, Digest hash) {
         long seq = record.getSeq();
-        LogVerifier.require(seq >= size(), "LOG_SEQ_REPEATED", "leaf: seq", size(), seq);
-        LogVerifier.require(seq == size(), "LOG_SEQ_SKIPPED", "leaf: seq", size(), seq);
-        LogVerifier.require(lastLeaf.matches(record.getPrevLeaf()), "LOG_PREV_LEAF", "leaf: prev_leaf",
-                lastLeaf, Digest.of(record.getPrevLeaf()));
+        if (seq != size()) {
+            throw new Violation(new Refuted(seq < size() ? "LOG_SEQ_REPEATED" : "LOG_SEQ_SKIPPED", "leaf: seq",
+                    Long.toString(size()), Long.toString(seq)));
+        }
+        if (!lastLeaf.matches(record.getPrevLeaf())) {
+            throw new Violation(new Refuted("LOG_PREV_LEAF", "leaf: prev_leaf", lastLeaf.toString(),
+                    Digest.of(record.getPrevLeaf()).toString()));
+        }
         boolean answers = record.getEvent() == AuditEvent.INFERENCE || record.getEvent() == AuditEvent.REFUSED;
-        if (answers && record.getInOffset() >= 0) {
-            boolean first = answered
-                    .computeIfAbsent(record.getInTopic() + "-" + record.getInPartition(), key -> new OffsetSet())
-                    .add(record.getInOffset());
-            LogVerifier.require(first, "LOG_DUPLICATE_CAUSE", "leaf: prompt record", "one leaf",
+        if (answers && record.getInOffset() >= 0 && !answered(record).add(record.getInOffset())) {
+            throw new Violation(new Refuted("LOG_DUPLICATE_CAUSE", "leaf: prompt record", "one leaf",
                     "a second for %s-%d@%d".formatted(Shown.text(record.getInTopic()), record.getInPartition(),
-                            record.getInOffset()));
+                            record.getInOffset())));
         }
         takeOverTree();
         tree = tree.append(hash);
@@ -114,6 +119,10 @@ final class LogProgress {
         if (recent.size() > LogVerifier.RECENT) {
             recent.removeFirst();
         }
+    }
+
+    private OffsetSet answered(AttestationRecord record) {
+        return answered.computeIfAbsent(new Input(record.getInTopic(), record.getInPartition()), key -> new OffsetSet());
     }
 
     /// Takes what a leaf that was appended says of the log.

@@ -44,6 +44,11 @@ public final class LogVerifier {
     private final WireReader<AttestationRecord> leafReader;
     private final WireReader<CheckpointRecord> checkpointReader;
     private final Map<Integer, Origin> newest = new TreeMap<>();
+    private final Map<Integer, Current> current = new HashMap<>();
+
+    /// The log of a partition's last leaf.
+    private record Current(String origin, int epoch, LogProgress log) {}
+
     private final Map<String, LogProgress> logs = new TreeMap<>();
     private final Set<Integer> truncated = new HashSet<>();
     private final Map<Integer, AttestationRecord> prunings = new HashMap<>();
@@ -128,7 +133,18 @@ public final class LogVerifier {
         return null;
     }
 
+    /// The log of the leaf. Nearly every leaf is of the log of the one before it, whose place was checked then.
     private LogProgress logOf(AttestationRecord record, int partition) {
+        Current last = current.get(partition);
+        if (last != null && last.epoch == record.getEpoch() && last.origin.equals(record.getLogOrigin())) {
+            return last.log;
+        }
+        LogProgress log = place(record, partition);
+        current.put(partition, new Current(record.getLogOrigin(), record.getEpoch(), log));
+        return log;
+    }
+
+    private LogProgress place(AttestationRecord record, int partition) {
         Origin origin = Origin.parse(record.getLogOrigin());
         require(origin.topic().equals(topic), "LOG_TOPIC", "leaf: topic in log_origin", topic, origin.topic());
         require(origin.partition() == partition, "LOG_PARTITION", "leaf: partition in log_origin",
