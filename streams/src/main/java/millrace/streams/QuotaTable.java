@@ -17,6 +17,8 @@ import org.jspecify.annotations.Nullable;
 record QuotaTable(Limits others, Map<String, Limits> byTenant) {
     /// What stands for prompts without a tenant; no tenant's name has an `@`.
     static final String ANONYMOUS = "@anonymous";
+    /// Stands in metrics for tenants that are not named.
+    static final String OTHERS = "@others";
     private static final String TOKENS = ".tokens.per.minute";
     private static final String INFLIGHT = ".inflight";
     private static final String CONTEXT = ".context";

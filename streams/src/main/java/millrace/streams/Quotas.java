@@ -231,6 +231,6 @@ final class Quotas {
 
     /// What metrics call a tenant: only who has limits of its own is named.
     private String label(String name) {
-        return name.equals(QuotaTable.ANONYMOUS) || table.byTenant().containsKey(name) ? name : "@others";
+        return name.equals(QuotaTable.ANONYMOUS) || table.byTenant().containsKey(name) ? name : QuotaTable.OTHERS;
     }
 }

@@ -65,6 +65,13 @@ final class ServiceMetrics {
         gauge("millrace.audit.witness.lag.seconds", this::witnessLagSeconds);
         // From 0 on, so that the first of each is an increase.
         List.of("done", "refused", "unreadable").forEach(result -> registry.counter("millrace.control.records", "result", result));
+        List.of("cancelled", "early", "late", "refused", "unreadable")
+                .forEach(result -> registry.counter("millrace.cancels", "result", result));
+        for (String tenant : List.of(QuotaTable.ANONYMOUS, QuotaTable.OTHERS)) {
+            registry.counter("millrace.quota.tokens", "tenant", tenant);
+            List.of("QUOTA_TOKENS", "QUOTA_INFLIGHT", "QUOTA_CONTEXT")
+                    .forEach(code -> registry.counter("millrace.quota.refused", "tenant", tenant, "code", code));
+        }
         List.of("stop", "length", "failed", "rejected").forEach(result -> outcome(result, ""));
         previews = new PreviewMeters(registry);
         cachedTokens = registry.counter("millrace.prompts.cached.tokens");
