@@ -22,6 +22,15 @@ public final class MachineBench {
             Machine machine, int threads, Map<Integer, Samples> readBytesPerSecond, Map<Integer, Samples> flopsPerSecond,
             double loadAverage) {
 
+        /// Of a machine whose loops say nothing about what is measured: its facts and its load before.
+        public static Limits unmeasured() {
+            return new Limits(Machine.probe(), Runtime.getRuntime().availableProcessors(), Map.of(), Map.of(), load());
+        }
+
+        private static double load() {
+            return ManagementFactory.getOperatingSystemMXBean().getSystemLoadAverage();
+        }
+
         /// Of all threads.
         public double readBytes() {
             return limit(readBytesPerSecond);
@@ -59,7 +68,7 @@ public final class MachineBench {
     }
 
     public Limits run() {
-        double load = ManagementFactory.getOperatingSystemMXBean().getSystemLoadAverage();
+        double load = Limits.load();
         progress.accept("machine: read loop and multiply-add loop, " + rounds + " rounds");
         Map<Integer, Samples> reads = new TreeMap<>();
         Map<Integer, Samples> flops = new TreeMap<>();

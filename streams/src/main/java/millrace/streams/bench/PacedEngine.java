@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
@@ -22,13 +23,17 @@ import millrace.engine.Transcript;
 import millrace.engine.Usage;
 
 /// An engine that gives every running prompt one word at each step, a step after the other in equal time, from one thread like
-/// the real one: what is measured with it is how soon the words are seen. The answer of a prompt of `n` words is `n` words.
+/// the real one: its rate is known and costs next to no processor time, so that what is measured with it is what is around it. The
+/// answer of a prompt of `n` words is `n` words. Prompts beyond its batch wait in the order in which they came.
 public final class PacedEngine implements TextEngine {
     private static final class Job implements Generation {
         private final PreparedPrompt prompt;
         private final GenerationListener listener;
         private final String[] words;
         private final StringBuilder text = new StringBuilder();
+        private final long submitted = System.nanoTime();
+        private long begun;
+        private long first;
         private int given;
         private volatile boolean cancelled;
 
@@ -46,13 +51,23 @@ public final class PacedEngine implements TextEngine {
 
     private final NoOpEngine facts = new NoOpEngine();
     private final long stepNanos;
+    private final int batch;
+    private final AtomicLong answered = new AtomicLong();
     private final Queue<Job> submitted = new ConcurrentLinkedQueue<>();
     private final AtomicInteger load = new AtomicInteger();
     private final Thread thread = Thread.ofPlatform().name("paced-engine").daemon().unstarted(this::run);
     private volatile boolean closed;
 
+    /// One whose batch takes every prompt.
     public PacedEngine(Duration step) {
+        this(step, Integer.MAX_VALUE);
+    }
+
+    /// @param step from word to word
+    /// @param batch prompts that run at once
+    public PacedEngine(Duration step, int batch) {
         this.stepNanos = step.toNanos();
+        this.batch = batch;
         thread.start();
     }
 
@@ -79,11 +94,21 @@ public final class PacedEngine implements TextEngine {
         return load.get();
     }
 
+    /// How many prompts have ended since the start, cancelled ones too.
+    long answered() {
+        return answered.get();
+    }
+
     private void run() {
         List<Job> running = new ArrayList<>();
         long next = System.nanoTime();
         while (!closed) {
-            for (Job job = submitted.poll(); job != null; job = submitted.poll()) {
+            while (running.size() < batch) {
+                Job job = submitted.poll();
+                if (job == null) {
+                    break;
+                }
+                job.begun = System.nanoTime();
                 running.add(job);
             }
             running.removeIf(this::step);
@@ -97,17 +122,26 @@ public final class PacedEngine implements TextEngine {
         if (!job.cancelled && job.given < job.words.length) {
             String word = (job.given == 0 ? "" : " ") + job.words[job.given++];
             job.text.append(word);
+            job.first = job.given == 1 ? System.nanoTime() : job.first;
             job.listener.onDelta(word, job.given);
         }
         if (!job.cancelled && job.given < job.words.length) {
             return false;
         }
         load.decrementAndGet();
+        answered.incrementAndGet();
         int promptTokens = job.prompt.text().getBytes(StandardCharsets.UTF_8).length;
         job.listener.onEnd(new GenerationResult(job.text.toString(), Collections.nCopies(job.given, 0),
-                job.cancelled ? FinishReason.CANCELLED : FinishReason.STOP, new Usage(promptTokens, job.given, 0), Timings.NONE, null, null,
-                Transcript.NONE));
+                job.cancelled ? FinishReason.CANCELLED : FinishReason.STOP, new Usage(promptTokens, job.given, 0), timings(job), null,
+                null, Transcript.NONE));
         return true;
+    }
+
+    private static Timings timings(Job job) {
+        if (job.given == 0) {
+            return new Timings(job.begun - job.submitted, 0, 0);
+        }
+        return new Timings(job.begun - job.submitted, job.first - job.submitted, System.nanoTime() - job.first);
     }
 
     @Override

@@ -5,7 +5,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.SplittableRandom;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
 import millrace.engine.GenerationRequest;
@@ -83,18 +82,10 @@ record ServicePipe(
         return all.tokens() / all.seconds();
     }
 
-    /// As many questions at random moments, so many per second on average: an open loop, which does not wait for
-    /// answers, with exponential gaps. Equal seeds give equal moments.
+    /// As many questions at random moments, so many per second on average, without waiting for answers.
     Arrivals arrive(
             List<Question> questions, String prefix, Map<Integer, List<Integer>> expected, double perSecond, long seed) {
-        var random = new SplittableRandom(seed);
-        long[] due = new long[questions.size()];
-        double at = 0;
-        for (int i = 0; i < due.length; i++) {
-            due[i] = (long) (at * 1e9);
-            at -= Math.log(1 - random.nextDouble()) / perSecond;
-        }
-        return run(questions, prefix, expected, due);
+        return run(questions, prefix, expected, OpenLoop.moments(questions.size(), perSecond, seed));
     }
 
     private Arrivals run(List<Question> questions, String prefix, Map<Integer, List<Integer>> expected, long[] due) {

@@ -18,6 +18,8 @@ import picocli.CommandLine.Spec;
             BenchIntegrityCommand.class,
             BenchServeCommand.class,
             BenchServiceCommand.class,
+            BenchLatencyCommand.class,
+            BenchScaleCommand.class,
             BenchPreviewCommand.class,
             BenchThroughputCommand.class,
             BenchDecodeCommand.class,
@@ -32,7 +34,9 @@ import picocli.CommandLine.Spec;
             "  millrace bench engine --model random:kimi_k2:1b --kv bf16,int8 --context 64,4096",
             "  millrace bench integrity --json",
             "  millrace bench serve --charts charts",
-            "  millrace bench service --rate 200 --burst 50000"
+            "  millrace bench service --rate 200 --burst 50000",
+            "  millrace bench latency --load 70 --json",
+            "  millrace bench scale --instances 3 --json"
         })
 final class BenchCommand implements Callable<Integer> {
     @Spec

@@ -1,6 +1,7 @@
 package millrace.streams.cli;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.withinPercentage;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -69,6 +70,45 @@ class BenchCommandTest {
     }
 
     @Test
+    void scaleReportsWhatInstancesReachOfWhatOnePredicts() throws IOException {
+        assertThat(run("bench", "scale", "--instances", "2", "--step", "2", "--batch", "4", "--tokens", "3", "--prompts", "8",
+                "--rounds", "2", "--json")).as(err.toString()).isZero();
+        JsonNode root = new ObjectMapper().readTree(out.toString());
+        assertThat(root.at("/machine/load_average").isNumber()).isTrue();
+        JsonNode results = root.get("results");
+        assertThat(results).extracting(r -> r.get("bench").asText() + " " + r.get("instances") + " " + r.get("prompts"))
+                .containsExactly("scale 1 8", "scale 2 16");
+        assertThat(results).allSatisfy(result -> {
+            assertThat(result.get("tokens_per_second_range")).hasSize(2);
+            assertThat(result.get("ratio_to_engine").asDouble()).isPositive();
+            assertThat(result.get("prompts_per_second").asDouble())
+                    .isCloseTo(result.get("tokens_per_second").asDouble() / 3, withinPercentage(1));
+        });
+        JsonNode two = results.get(1);
+        assertThat(results.get(0).has("ratio_to_prediction")).isFalse();
+        assertThat(two.get("ratio_to_prediction_range")).hasSize(2);
+        assertThat(two.get("predicted_tokens_per_second").asDouble())
+                .isCloseTo(2 * results.get(0).get("tokens_per_second").asDouble(), withinPercentage(1));
+        assertThat(err.toString()).contains("scale: 1 of 2, warm-up: ", "scale: 2 of 2, round 2: ").doesNotContain("round 3");
+    }
+
+    @Test
+    void latencyReportsWhatThePipelineAdds() throws IOException {
+        assertThat(run("bench", "latency", "--load", "50,70", "--step", "2", "--batch", "4", "--tokens", "4", "--prompts", "40",
+                "--rounds", "2", "--json")).as(err.toString()).isZero();
+        JsonNode results = new ObjectMapper().readTree(out.toString()).get("results");
+        assertThat(results).extracting(r -> r.get("bench").asText() + " " + r.get("load").asText() + " " + r.get("arrivals_per_second"))
+                .as("of 4 / 2 ms / 4 = 500 a second").containsExactly("latency 50 % 250.0", "latency 70 % 350.0");
+        assertThat(results).allSatisfy(result -> {
+            assertThat(result.get("added_p50_ms").asDouble()).isPositive();
+            assertThat(result.get("added_p99_ms_range")).hasSize(2);
+            assertThat(result.get("added_max_ms").asDouble()).isGreaterThanOrEqualTo(result.get("added_p99_ms").asDouble());
+            assertThat(result.get("engine_p50_ms").asDouble()).as("four tokens are three steps apart").isGreaterThan(3);
+            assertThat(result.get("p50_ms").asDouble()).isGreaterThan(result.get("engine_p50_ms").asDouble());
+        });
+    }
+
+    @Test
     void wrongUsageIsRefusedBeforeAnythingIsMeasured() throws IOException {
         String[] engine = {"bench", "engine", "--model", "random:llama:1m"};
         refused("Missing required option: '--model=MODEL'", "bench", "engine");
@@ -86,6 +126,17 @@ class BenchCommandTest {
         refused("--batch: expected a whole number from 1 to 1024, got \"0\"", "bench", "integrity", "--batch", "0");
         refused("--model: expected glm-tiny, kimi-tiny, got \"gpt\"", "bench", "serve", "--model", "gpt");
         refused("--load: expected whole numbers from 1 to 1000, got \"0\"", "bench", "serve", "--load", "0");
+        refused("--load: expected a whole number from 1 to 99, got \"100\"", "bench", "latency", "--load", "70,100");
+        refused("--prompts: expected a whole number from 1 to 1000000, got \"0\"", "bench", "latency", "--prompts", "0");
+        refused("--step: expected a whole number from 1 to 60000, got \"0\"", "bench", "latency", "--step", "0");
+        refused("--batch: expected a whole number from 1 to 1024, got \"0\"", "bench", "scale", "--batch", "0");
+        refused("--tokens: expected a whole number from 1 to 100000, got \"0\"", "bench", "scale", "--tokens", "0");
+        refused("--rounds: expected a whole number from 1 to 1000, got \"0\"", "bench", "scale", "--rounds", "0");
+        refused("--instances: expected a whole number from 2 to 16, got \"1\"", "bench", "scale", "--instances", "1");
+        refused("--prompts: expected a multiple of 4, one for each partition of an instance, got \"10\"", "bench", "scale",
+                "--prompts", "10");
+        refused("-D topics.partitions: expected none, since each instance has four, got \"5\"; set --instances", "bench", "scale",
+                "-D", "topics.partitions=5");
         Path page = Files.writeString(dir.resolve("page.md"), "");
         assertThat(run("bench", "machine", "--write", page.toString())).isOne();
         assertThat(err.toString()).startsWith("millrace: " + page + ": expected the lines <!-- bench: begin -->");
