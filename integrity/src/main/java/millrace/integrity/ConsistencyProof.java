@@ -46,7 +46,7 @@ public record ConsistencyProof(long from, long to, List<Digest> path) {
             }
             return;
         }
-        long split = Long.highestOneBit(end - start - 1);
+        long split = MerkleFrontier.split(end - start);
         if (count <= split) {
             collect(before, leaves, start, start + split, count, whole, path);
             path.add(before.rangeRoot(leaves, start + split, end));

@@ -39,7 +39,7 @@ public record InclusionProof(long index, long size, List<Digest> path) {
         if (to - from == 1) {
             return;
         }
-        long middle = from + Long.highestOneBit(to - from - 1);
+        long middle = from + MerkleFrontier.split(to - from);
         if (index < middle) {
             collect(before, leaves, from, middle, index, path);
             path.add(before.rangeRoot(leaves, middle, to));

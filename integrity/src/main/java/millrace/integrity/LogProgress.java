@@ -81,7 +81,7 @@ final class LogProgress {
         }
         Digest before = Digest.of(pruned.getPrevLeaf());
         LogVerifier.require(lastLeaf.equals(before), "LOG_PRUNE", "leaf: prev_leaf, as PRUNE states it", lastLeaf, before);
-        tree = LogRemarks.frontier(pruned);
+        tree = MerkleFrontier.of(pruned);
         begins = tree.size();
         skipped = 0;
         pruned = null;

@@ -74,14 +74,10 @@ final class LogRemarks {
         LogVerifier.require(mark.getRoots().size() == Long.bitCount(index), "LOG_PRUNE", "leaf: prune: roots",
                 Long.bitCount(index), mark.getRoots().size());
         MerkleFrontier then = history.at(index);
-        MerkleFrontier stated = frontier(mark);
+        MerkleFrontier stated = MerkleFrontier.of(mark);
         LogVerifier.require(then == null || then.equals(stated), "LOG_PRUNE", "leaf: prune: tree of " + index + " leaves",
                 then == null ? "" : then.root(), stated.root());
         prunedTo = index;
-    }
-
-    static MerkleFrontier frontier(PruneMark mark) {
-        return MerkleFrontier.of(mark.getMinIndex(), mark.getRoots().stream().map(Digest::of).toList());
     }
 
     private void withdraw(AttestationRecord record, Place place) {

@@ -3,6 +3,7 @@ package millrace.integrity;
 import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.List;
+import millrace.schemas.PruneMark;
 
 /// An append-only RFC 6962 tree, kept as the roots of its perfect subtrees, largest first: one per set bit of the size,
 /// so at most 63 hashes. Immutable.
@@ -31,6 +32,13 @@ public final class MerkleFrontier {
                     .formatted(Math.max(0, Long.bitCount(size)), size, nodes.size()));
         }
         return new MerkleFrontier(size, nodes.toArray(Digest[]::new));
+    }
+
+    /// The tree that a PRUNE leaf states.
+    ///
+    /// @throws IntegrityException code `FRONTIER_INVALID` as [#of(long, List)]
+    public static MerkleFrontier of(PruneMark mark) {
+        return of(mark.getMinIndex(), mark.getRoots().stream().map(Digest::of).toList());
     }
 
     /// Count of leaves.
@@ -90,12 +98,13 @@ public final class MerkleFrontier {
         if (count == 1) {
             return leaves.get(from);
         }
-        int middle = from + split(count);
+        int middle = from + (int) split(count);
         return node(Digest.newSha256(), root(leaves, from, middle), root(leaves, middle, to));
     }
 
-    static int split(int count) {
-        return Integer.highestOneBit(count - 1);
+    /// Leaves of the left part of a tree with so many, at least 2: the largest power of two below the count.
+    static long split(long count) {
+        return Long.highestOneBit(count - 1);
     }
 
     /// Root of the tree over the leaves `from` to below `to` of a log whose oldest are not at hand: this is their tree. Only
@@ -118,7 +127,7 @@ public final class MerkleFrontier {
             throw new IllegalArgumentException("frontier of %d leaves: expected one of its subtrees, got leaves %d to %d"
                     .formatted(size, from, to - 1));
         }
-        long middle = from + Long.highestOneBit(to - from - 1);
+        long middle = from + split(to - from);
         return node(Digest.newSha256(), rangeRoot(later, from, middle), rangeRoot(later, middle, to));
     }
 

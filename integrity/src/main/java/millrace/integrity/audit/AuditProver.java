@@ -65,7 +65,7 @@ public final class AuditProver {
         /// The tree of leaves that need not be there: empty where all are, null where nothing states one.
         @Nullable MerkleFrontier before() {
             return begins == 0 ? MerkleFrontier.EMPTY : marks.stream().filter(mark -> mark.getMinIndex() >= begins)
-                    .min((a, b) -> Long.compare(a.getMinIndex(), b.getMinIndex())).map(AuditProver::frontier).orElse(null);
+                    .min((a, b) -> Long.compare(a.getMinIndex(), b.getMinIndex())).map(MerkleFrontier::of).orElse(null);
         }
 
         @Override
@@ -129,10 +129,6 @@ public final class AuditProver {
                                     leaf.record().getSeq(), found.origin, found.begins - 1, before == null ? "none" : before.size()));
         }
         return proven(found, before, leaf, smallestCover(options, found, leaf));
-    }
-
-    private static MerkleFrontier frontier(PruneMark mark) {
-        return MerkleFrontier.of(mark.getMinIndex(), mark.getRoots().stream().map(Digest::of).toList());
     }
 
     /// The oldest checkpoint that covers the leaf: most readers have seen it, and its path is short.
