@@ -411,16 +411,19 @@ final class Scheduler {
         for (int s = 0; s < segments; s++) {
             Sequence sequence = planned[s];
             int rows = plan.rows(s);
-            sequence.computed += rows;
-            sequence.steps++;
-            sequence.step = steps;
-            sequence.maxBatch = Math.max(sequence.maxBatch, segments);
             int first = switch (plan.wanted(s)) {
                 case NONE -> rows;
                 case LAST -> rows - 1;
                 case ALL -> 0;
             };
-            deliver(sequence, plan.startPosition(s) + first, rows - first, logits, row);
+            // Who comes before it may have had everything looked at: if its pages were damaged it waits already.
+            if (sequence.pages == plan.pages(s)) {
+                sequence.computed += rows;
+                sequence.steps++;
+                sequence.step = steps;
+                sequence.maxBatch = Math.max(sequence.maxBatch, segments);
+                deliver(sequence, plan.startPosition(s) + first, rows - first, logits, row);
+            }
             row += rows - first;
         }
         plan.clear();
