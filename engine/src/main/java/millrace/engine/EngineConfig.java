@@ -12,6 +12,8 @@ import org.jspecify.annotations.Nullable;
 ///        start
 /// @param cuda the device, where the backend is or may become `cuda`
 /// @param kvFormat how the KV cache stores a token, or null for the best that is lossless in practice
+/// @param indexFormat how index keys of sparse attention are stored, or null for what goes with `kvFormat`
+/// @param speculation whether tokens are drafted ahead
 /// @param weightFormat how weights stay in memory: one of [#WEIGHT_FORMATS]; `stored` keeps each as the files have it
 /// @param memoryBytes what weights, KV cache and scratch may take together, of the device's memory where they lie there;
 ///        0 takes a share of what is free
@@ -31,6 +33,8 @@ public record EngineConfig(
         String backend,
         CudaConfig cuda,
         @Nullable KvFormat kvFormat,
+        @Nullable KvFormat indexFormat,
+        Speculation speculation,
         String weightFormat,
         long memoryBytes,
         long kvBytes,
@@ -48,7 +52,7 @@ public record EngineConfig(
     public static final List<String> WEIGHT_FORMATS = List.of("stored", "bf16", "packed", "int8", "int4");
 
     public static EngineConfig of(Path model) {
-        return new EngineConfig(model, "auto", CudaConfig.SYSTEM, null, "stored", 0, 0, true, 2_000, 0, 16, 256, 0, null,
+        return new EngineConfig(model, "auto", CudaConfig.SYSTEM, null, null, Speculation.OFF, "stored", 0, 0, true, 2_000, 0, 16, 256, 0, null,
                 null, IntegrityConfig.DEFAULT);
     }
 
@@ -66,6 +70,14 @@ public record EngineConfig(
 
     public EngineConfig withKvFormat(@Nullable KvFormat value) {
         return with(fields -> fields.kvFormat = value);
+    }
+
+    public EngineConfig withIndexFormat(@Nullable KvFormat value) {
+        return with(fields -> fields.indexFormat = value);
+    }
+
+    public EngineConfig withSpeculation(Speculation value) {
+        return with(fields -> fields.speculation = value);
     }
 
     public EngineConfig withWeightFormat(String value) {
@@ -128,6 +140,8 @@ public record EngineConfig(
         private String backend;
         private CudaConfig cuda;
         private @Nullable KvFormat kvFormat;
+        private @Nullable KvFormat indexFormat;
+        private Speculation speculation;
         private String weightFormat;
         private long memoryBytes;
         private long kvBytes;
@@ -146,6 +160,8 @@ public record EngineConfig(
             backend = from.backend;
             cuda = from.cuda;
             kvFormat = from.kvFormat;
+            indexFormat = from.indexFormat;
+            speculation = from.speculation;
             weightFormat = from.weightFormat;
             memoryBytes = from.memoryBytes;
             kvBytes = from.kvBytes;
@@ -166,6 +182,8 @@ public record EngineConfig(
                     backend,
                     cuda,
                     kvFormat,
+                    indexFormat,
+                    speculation,
                     weightFormat,
                     memoryBytes,
                     kvBytes,

@@ -15,6 +15,7 @@ import millrace.engine.CudaConfig;
 import millrace.engine.EngineConfig;
 import millrace.engine.IntegrityConfig;
 import millrace.engine.KvFormat;
+import millrace.engine.Speculation;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -387,6 +388,8 @@ public final class ServiceConfig {
                 string("engine.backend"),
                 CudaConfig.of(string("engine.cuda.driver")).withDevice(integer("engine.cuda.device")),
                 KvFormat.ofIdOrAuto(string("engine.kv.format")),
+                null,
+                Speculation.OFF,
                 string("engine.weights"),
                 number("engine.memory.bytes"),
                 number("engine.kv.bytes"),

@@ -18,6 +18,25 @@ public interface StepModel {
     /// @return the number of rows in [#logits], in the order of the plan's rows
     int forward(StepPlan plan);
 
+    /// Whether this model can draft tokens ahead.
+    default boolean drafts() {
+        return false;
+    }
+
+    /// Feeds the draft layer, after [#forward] and what was made of it. A row stands for position t of its sequence, takes the
+    /// token of position t + 1 and a hidden state, and gives logits of the token of position t + 2.
+    ///
+    /// Rows that are not `further` start from the hidden state of position t, so `sources` are rows of the last plan of
+    /// [#forward], whatever was fed since; all rows of that plan are kept. Rows that are `further` start from a draft: `sources`
+    /// are rows of [#logits] of the last call of this method. [#logits] are overwritten; [#facts] say nothing of them.
+    ///
+    /// @param plan of the rows; what of it wants logits gets them
+    /// @param sources one for each row of the plan, ascending
+    /// @return the number of rows in [#logits]
+    default int draft(StepPlan plan, int[] sources, boolean further) {
+        throw new UnsupportedOperationException("this model has no draft layer");
+    }
+
     /// Logits of the last plan, row-major `[rows][vocabSize]`; valid until the next call of [#forward].
     float[] logits();
 

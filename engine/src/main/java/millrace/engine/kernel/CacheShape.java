@@ -195,6 +195,50 @@ public sealed interface CacheShape {
         }
     }
 
+    /// Keys of an indexer alone: one per token, without values. What the loops make of them are scores.
+    ///
+    /// | part   | shape                                  | at              |
+    /// |--------|----------------------------------------|-----------------|
+    /// | keys   | tile, depth = `dim`, 16 lanes = tokens | 0               |
+    /// | scales | `[16]` F16, in INT8                    | `scaleOffset()` |
+    ///
+    /// Keys are those of [Grouped] in the same format, to the bit.
+    record Keys(TileFormat format, int dim) implements CacheShape {
+        public Keys {
+            if (dim < 1 || format != TileFormat.F32 && format != TileFormat.BF16 && format != TileFormat.INT8
+                    || format == TileFormat.INT8 && dim > Grouped.MOST_INT8_DIM) {
+                throw new IllegalArgumentException("index cache: " + format + ", dim " + dim);
+            }
+        }
+
+        @Override
+        public int keyDim() {
+            return dim;
+        }
+
+        /// None.
+        @Override
+        public int valueLanes() {
+            return 0;
+        }
+
+        public long scaleOffset() {
+            return format.bytes(dim, TOKENS);
+        }
+
+        /// Padded to a multiple of 64.
+        @Override
+        public long blockBytes() {
+            long bytes = scaleOffset() + (format.scaled() ? (long) TOKENS * Short.BYTES : 0);
+            return (bytes + 63) / 64 * 64;
+        }
+
+        @Override
+        public int scratchFloats() {
+            return new Grouped(format, dim).scratchFloats();
+        }
+    }
+
     private static int padded(int lanes) {
         return (lanes + LANES - 1) / LANES * LANES;
     }

@@ -31,6 +31,11 @@ import org.jspecify.annotations.Nullable;
 /// |           | [ExpMath]; sum in 16 partials and tree as rmsNorm; from 0, `acc =         |                          |
 /// |           | fma(e[t], v[t][d], acc)`, t ascending, where values are codes with        |                          |
 /// |           | `e[t] · scale[t]` for `e[t]`; `acc · (1 / sum)`                           |                          |
+/// | layerNorm | sum in 16 partials (partial l takes i ≡ l mod 16) and tree, `mean = sum / | as rmsNorm, of           |
+/// |           | n` rounded once; `d[i] = x[i] − mean`; then as rmsNorm over d, `(d[i] ·   | `x − mean`               |
+/// |           | scale) · w[i] + bias[i]`                                                  |                          |
+/// | select    | from 0, `acc = fma(weight[h] · scale, max(0, dot[h]), acc)`, h ascending, | as its parts             |
+/// |           | `dot` as the scores of attention; the choice is exact                     |                          |
 /// | route     | `σ = 1 / (1 + exp(−z))`, exp as [ExpMath]; then in the order that         | as its parts             |
 /// |           | [#route] gives                                                            |                          |
 /// | combine   | from 0, `acc = fma(weight, y, acc)`, ascending by expert; then `+ shared` | `γₖ₊₁ Σ│weight · y│`     |
@@ -236,6 +241,51 @@ public interface Kernels extends AutoCloseable {
             float scale,
             Rows latentQ,
             Rows q,
+            Rows out);
+
+    /// Norms each row about its mean: `y = (x − mean(x)) / √(mean((x − mean(x))²) + ε) ⊙ weight + bias`; `y` may be `x`.
+    void layerNorm(Rows y, Rows x, float[] weight, float[] bias, float eps, int rows);
+
+    /// Writes index keys of every row of the batch into its page.
+    ///
+    /// @param keys `[rows][dim]`
+    void store(CacheShape.Keys shape, CacheBatch batch, long layerOffset, Rows keys);
+
+    /// Room for the positions that rows attend to.
+    default Selection selection(int maxRows, int most) {
+        return Selection.onHeap(maxRows, most);
+    }
+
+    /// Chooses for each row of the batch the positions that it attends to, from those up to its own: all of them, if they are
+    /// not more than `selection.most()`; else so many of the largest score, of equal ones the lowest. A score is
+    /// `Σₕ weights[t][h] · scale · max(0, q[t][h] · key)`. NaN counts as the largest: it is not to be hidden.
+    ///
+    /// @param q `[rows][heads · dim]`
+    /// @param weights `[rows][heads]`
+    void select(
+            CacheShape.Keys shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows q,
+            Rows weights,
+            Selection selection);
+
+    /// Moves the choices of the given rows to the front, in ascending order; `sources[i] ≥ i`.
+    void gather(Selection selection, int[] sources, int rows);
+
+    /// As [#attend(CacheShape.Latent, CacheBatch, long, int, float, Rows, Rows, Rows)] over the chosen positions alone, in
+    /// ascending order, as if they followed one another.
+    void attend(
+            CacheShape.Latent shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Selection selection,
             Rows out);
 
     /// Copies rows in ascending order: `y[i] = x[sources[i]]`; `y` may be `x` if `sources[i] ≥ i`.

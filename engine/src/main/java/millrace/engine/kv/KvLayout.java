@@ -1,24 +1,50 @@
 package millrace.engine.kv;
 
+import java.util.Locale;
 import millrace.engine.KvFormat;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.TileFormat;
+import org.jspecify.annotations.Nullable;
 
 /// What a page holds: 16 tokens of every layer and KV head, block after block.
 ///
 /// ```
-///  page = layer 0: head 0, head 1, …   layer 1: head 0, …
+///  page = layer 0: head 0, head 1, …   layer 1: head 0, …   index keys of the first layer that has them, of the second, …
 /// ```
+///
+/// A draft layer is one layer more, behind the others. Index keys stand behind all layers.
 ///
 /// @param format how numbers are kept
 /// @param layers layers of the model
 /// @param heads KV heads of a layer; 1 in latent attention
 /// @param shape what a block holds
-public record KvLayout(KvFormat format, int layers, int heads, CacheShape shape) {
+/// @param indexLayers layers that keep index keys
+/// @param index what a block of index keys holds; null exactly without such layers
+public record KvLayout(
+        KvFormat format, int layers, int heads, CacheShape shape, int indexLayers, CacheShape.@Nullable Keys index) {
     public KvLayout {
-        if (layers < 1 || heads < 1) {
+        if (layers < 1 || heads < 1 || indexLayers < 0 || indexLayers > 0 != (index != null)) {
             throw new IllegalArgumentException("KV layout: " + layers + " layers, " + heads + " heads");
         }
+    }
+
+    /// Without index keys.
+    public KvLayout(KvFormat format, int layers, int heads, CacheShape shape) {
+        this(format, layers, heads, shape, 0, null);
+    }
+
+    /// The same with index keys.
+    ///
+    /// @param indexFormat F32, BF16 or INT8
+    /// @param dim dimensions of an index key
+    public KvLayout withIndex(KvFormat indexFormat, int count, int dim) {
+        TileFormat tile = switch (indexFormat) {
+            case F32 -> TileFormat.F32;
+            case BF16 -> TileFormat.BF16;
+            case INT8 -> TileFormat.INT8;
+            case INT4, FP8, FP8_PLAIN -> throw new IllegalArgumentException("index keys: format " + indexFormat.id());
+        };
+        return new KvLayout(format, layers, heads, shape, count, new CacheShape.Keys(tile, dim));
     }
 
     /// Keys and values per KV head.
@@ -59,8 +85,27 @@ public record KvLayout(KvFormat format, int layers, int heads, CacheShape shape)
         return ((long) layer * heads + head) * shape.blockBytes();
     }
 
+    /// Bytes from the start of a page to the index keys of the i-th layer that has them.
+    public long indexOffset(int i) {
+        return (long) layers * heads * shape.blockBytes() + i * indexBlockBytes();
+    }
+
+    private long indexBlockBytes() {
+        return index == null ? 0 : index.blockBytes();
+    }
+
     public long pageBytes() {
-        return (long) layers * heads * shape.blockBytes();
+        return (long) layers * heads * shape.blockBytes() + indexLayers * indexBlockBytes();
+    }
+
+    /// What of [#bytesPerToken] index keys take.
+    public long indexBytesPerToken() {
+        return indexLayers * indexBlockBytes() / CacheShape.TOKENS;
+    }
+
+    /// Names all that the bytes of a page depend on beside the model: `int8`, `int8 index int8`.
+    public String id() {
+        return index == null ? format.id() : format.id() + " index " + index.format().name().toLowerCase(Locale.ROOT);
     }
 
     /// A sixteenth of a page, padding and scales included.

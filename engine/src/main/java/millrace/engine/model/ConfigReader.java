@@ -58,7 +58,7 @@ final class ConfigReader {
             case LLAMA -> text.integerOr(key, 1, MAX_CONTEXT, 2048);
             case QWEN2, QWEN3 -> text.integerOr(key, 1, MAX_CONTEXT, 32_768);
             case GLM4 -> text.integerOr(key, 1, MAX_CONTEXT, 131_072);
-            case GLM4_MOE, GLM4_MOE_LITE, DEEPSEEK_V3 -> text.integer(key, 1, MAX_CONTEXT);
+            case GLM4_MOE, GLM4_MOE_LITE, DEEPSEEK_V3, DEEPSEEK_V32, GLM_MOE_DSA -> text.integer(key, 1, MAX_CONTEXT);
         };
     }
 
@@ -95,6 +95,8 @@ final class ConfigReader {
                 readRope(mla, headDim),
                 mla,
                 family.mixtureOfExperts() ? readMoe(layers) : null,
+                null,
+                null,
                 context,
                 readEos(vocab, generation),
                 QuantizationReader.read(top, text, wrapperPrefix()));

@@ -47,8 +47,35 @@ record LayerWeights(
             float[] latentNorm,
             List<Matrix> keyUp,
             List<Matrix> valueUp,
-            Matrix output)
+            Matrix output,
+            @Nullable Indexer indexer)
             implements Attention {}
+
+    /// What chooses the positions that a query attends to.
+    ///
+    /// @param query `[heads · headDim][qLoraRank]`, from the normed query latent
+    /// @param key `[headDim][hidden]`
+    /// @param keyNorm of the layer norm of a key
+    /// @param keyNormBias of the same
+    /// @param weights `[heads][hidden]`, of the heads of a query
+    record Indexer(Matrix query, Matrix key, float[] keyNorm, float[] keyNormBias, Matrix weights) {}
+
+    /// The layer that drafts tokens ahead.
+    ///
+    /// @param embeddingNorm of the embedding of the next token (`enorm`)
+    /// @param hiddenNorm of the hidden state (`hnorm`)
+    /// @param project `[hidden][2 · hidden]`, from both, the embedding first (`eh_proj`)
+    /// @param headNorm before the output projection (`shared_head.norm`)
+    /// @param embedding its own or the model's
+    /// @param head its own or the model's
+    record Draft(
+            float[] embeddingNorm,
+            float[] hiddenNorm,
+            Matrix project,
+            LayerWeights layer,
+            float[] headNorm,
+            Matrix embedding,
+            Matrix head) {}
 
     sealed interface FeedForward {}
 

@@ -18,6 +18,8 @@ import org.jspecify.annotations.Nullable;
 /// @param useQkNorm whether queries and keys are normed per head before rotation
 /// @param mla present exactly in families of latent attention
 /// @param moe present if some layers are mixtures of experts
+/// @param indexer present exactly in families of sparse attention
+/// @param draft present where the draft layer is to be computed with, see [#withDraft]
 /// @param maxPositionEmbeddings the model's context, tokens
 /// @param eosTokenIds stop tokens of config.json and generation_config.json, without duplicates, maybe none
 /// @param quantization how the linear layers are stored
@@ -41,6 +43,8 @@ public record ModelConfig(
         RopeConfig rope,
         @Nullable MlaConfig mla,
         @Nullable MoeConfig moe,
+        @Nullable IndexerConfig indexer,
+        @Nullable DraftConfig draft,
         int maxPositionEmbeddings,
         List<Integer> eosTokenIds,
         Quantization quantization) {
@@ -53,12 +57,35 @@ public record ModelConfig(
             throw new IllegalArgumentException(
                     moe.sparseLayers().size() + " layer kinds, " + numHiddenLayers + " layers");
         }
+        if (family.sparseAttention() != (indexer != null)) {
+            throw new IllegalArgumentException(family + " and indexer " + indexer);
+        }
         eosTokenIds = List.copyOf(eosTokenIds);
     }
 
-    /// Whether the layer is a mixture of experts.
+    /// Whether the layer is a mixture of experts. A draft layer, behind the last, always is.
     public boolean isSparse(int layer) {
-        return moe != null && moe.sparseLayers().get(layer);
+        return moe != null && (layer == numHiddenLayers || moe.sparseLayers().get(layer));
+    }
+
+    /// Layers that are computed with and keep something of every token, the draft layer included.
+    public int cachedLayers() {
+        return draft == null ? numHiddenLayers : numHiddenLayers + 1;
+    }
+
+    /// Whether the layer has an indexer of its own. A draft layer, behind the last, does where others do.
+    public boolean indexes(int layer) {
+        return indexer != null && (layer == numHiddenLayers || indexer.full().get(layer));
+    }
+
+    /// How many of the layers before this one have an indexer of their own.
+    public int indexedBefore(int layer) {
+        return indexer == null ? 0 : indexer.fullBefore(layer);
+    }
+
+    /// Layers that keep index keys, the draft layer included.
+    public int indexedLayers() {
+        return indexer == null ? 0 : indexer.fullLayers() + (draft == null ? 0 : 1);
     }
 
     /// Checks a config.json that is not in a file.

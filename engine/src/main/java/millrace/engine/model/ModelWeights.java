@@ -246,7 +246,8 @@ public final class ModelWeights implements AutoCloseable {
                     vector(p + "kv_a_layernorm.weight"),
                     List.copyOf(keyUp),
                     List.copyOf(valueUp),
-                    matrix(p + "o_proj.weight"));
+                    matrix(p + "o_proj.weight"),
+                    null);
         }
 
         private Matrix ofHead(String name, UnaryOperator<Matrix.Source> part) {

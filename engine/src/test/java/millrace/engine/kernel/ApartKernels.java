@@ -314,6 +314,48 @@ public final class ApartKernels implements Kernels {
     }
 
     @Override
+    public void layerNorm(Rows y, Rows x, float[] weight, float[] bias, float eps, int rows) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void store(CacheShape.Keys shape, CacheBatch batch, long layerOffset, Rows keys) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void select(
+            CacheShape.Keys shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows q,
+            Rows weights,
+            Selection selection) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void gather(Selection selection, int[] sources, int rows) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void attend(
+            CacheShape.Latent shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Selection selection,
+            Rows out) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
     public void gather(Rows y, Rows x, int[] sources, int rows) {
         run(rows, n -> host.gather(there(y), there(x), there(sources), n));
     }

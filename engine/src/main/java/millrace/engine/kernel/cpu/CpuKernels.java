@@ -8,6 +8,7 @@ import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Routing;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.Selection;
 import millrace.engine.kernel.cpu.RowTask.Operation;
 import org.jspecify.annotations.Nullable;
 
@@ -178,6 +179,48 @@ public final class CpuKernels implements Kernels {
         } else {
             team.run(attention, units);
         }
+    }
+
+    @Override
+    public void layerNorm(Rows y, Rows x, float[] weight, float[] bias, float eps, int rows) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void store(CacheShape.Keys shape, CacheBatch batch, long layerOffset, Rows keys) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void select(
+            CacheShape.Keys shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows q,
+            Rows weights,
+            Selection selection) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void gather(Selection selection, int[] sources, int rows) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void attend(
+            CacheShape.Latent shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Selection selection,
+            Rows out) {
+        throw new UnsupportedOperationException();
     }
 
     @Override

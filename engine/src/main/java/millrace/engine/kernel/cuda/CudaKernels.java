@@ -18,6 +18,7 @@ import millrace.engine.kernel.RouterSpec;
 import millrace.engine.kernel.Routing;
 import millrace.engine.kernel.RowFacts;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.Selection;
 import millrace.engine.kernel.StepInputs;
 import millrace.engine.kernel.WeightCopy;
 import millrace.engine.kernel.cpu.ThreadTeam;
@@ -357,6 +358,48 @@ public final class CudaKernels implements Kernels {
         if (rows > 0) {
             attention.attend(shape, sent().of(batch), rows, layerOffset, heads, scale, latentQ, q, out);
         }
+    }
+
+    @Override
+    public void layerNorm(Rows y, Rows x, float[] weight, float[] bias, float eps, int rows) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void store(CacheShape.Keys shape, CacheBatch batch, long layerOffset, Rows keys) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void select(
+            CacheShape.Keys shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows q,
+            Rows weights,
+            Selection selection) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void gather(Selection selection, int[] sources, int rows) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void attend(
+            CacheShape.Latent shape,
+            CacheBatch batch,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Selection selection,
+            Rows out) {
+        throw new UnsupportedOperationException();
     }
 
     @Override
