@@ -260,7 +260,8 @@ class KvFaultTest {
                     house.model.spoilt = true;
                     List<Integer> pages = KvFaults.sealedPages(house.pool);
                     return !pages.isEmpty()
-                            && KvFaults.inject(KvFaults.Kind.CODE_BIT, house.pool, pages.get(random.nextInt(pages.size())), random);
+                            && KvFaults.inject(
+                                    KvFaults.Kind.CODE_BIT, house.pool, pages.get(random.nextInt(pages.size())), random);
                 });
                 assertThat(house.ledger.state().computeFaults()).isPositive();
                 check(house, "run " + run);
