@@ -172,6 +172,7 @@ final class CacheFixture implements AutoCloseable {
         return switch (shape) {
             case CacheShape.Grouped g -> g.headDim();
             case CacheShape.Latent l -> l.rank();
+            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         };
     }
 
@@ -179,6 +180,7 @@ final class CacheFixture implements AutoCloseable {
         return switch (shape) {
             case CacheShape.Grouped g -> g.headDim();
             case CacheShape.Latent l -> l.ropeDim();
+            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         };
     }
 
@@ -187,6 +189,7 @@ final class CacheFixture implements AutoCloseable {
         switch (shape) {
             case CacheShape.Grouped g -> store.store(g, batch, rows, LAYER_OFFSET, kvHeads, first, second);
             case CacheShape.Latent l -> store.store(l, batch, rows, LAYER_OFFSET, first, second);
+            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         }
     }
 
@@ -195,6 +198,7 @@ final class CacheFixture implements AutoCloseable {
         switch (shape) {
             case CacheShape.Grouped g -> kernels.store(g, batch, LAYER_OFFSET, kvHeads, first, second);
             case CacheShape.Latent l -> kernels.store(l, batch, LAYER_OFFSET, first, second);
+            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         }
     }
 
