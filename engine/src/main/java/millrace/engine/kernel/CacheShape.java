@@ -195,7 +195,8 @@ public sealed interface CacheShape {
         }
     }
 
-    /// Keys of an indexer alone: one per token, without values. What the loops make of them are scores.
+    /// What a block of index keys holds: those of 16 consecutive tokens of one layer, without values. Attention does not run over
+    /// them; what is made of them are scores.
     ///
     /// | part   | shape                                  | at              |
     /// |--------|----------------------------------------|-----------------|
@@ -203,7 +204,7 @@ public sealed interface CacheShape {
     /// | scales | `[16]` F16, in INT8                    | `scaleOffset()` |
     ///
     /// Keys are those of [Grouped] in the same format, to the bit.
-    record Keys(TileFormat format, int dim) implements CacheShape {
+    record Keys(TileFormat format, int dim) {
         public Keys {
             if (dim < 1 || format != TileFormat.F32 && format != TileFormat.BF16 && format != TileFormat.INT8
                     || format == TileFormat.INT8 && dim > Grouped.MOST_INT8_DIM) {
@@ -211,31 +212,14 @@ public sealed interface CacheShape {
             }
         }
 
-        @Override
-        public int keyDim() {
-            return dim;
-        }
-
-        /// None.
-        @Override
-        public int valueLanes() {
-            return 0;
-        }
-
         public long scaleOffset() {
             return format.bytes(dim, TOKENS);
         }
 
         /// Padded to a multiple of 64.
-        @Override
         public long blockBytes() {
             long bytes = scaleOffset() + (format.scaled() ? (long) TOKENS * Short.BYTES : 0);
             return (bytes + 63) / 64 * 64;
-        }
-
-        @Override
-        public int scratchFloats() {
-            return new Grouped(format, dim).scratchFloats();
         }
     }
 

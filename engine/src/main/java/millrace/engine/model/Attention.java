@@ -30,7 +30,6 @@ sealed interface Attention {
         return switch (layout.shape()) {
             case CacheShape.Grouped shape -> new Grouped(config, layout, shape, kernels, maxRows);
             case CacheShape.Latent shape -> new Latent(config, layout, shape, kernels, maxRows);
-            case CacheShape.Keys keys -> throw new IllegalArgumentException("attention over index keys: " + keys);
         };
     }
 

@@ -40,7 +40,6 @@ final class BlockLoops {
                 halves(block + g.keyScaleOffset(), g.scaleGroups(), scratch, scales);
                 groups(loops, q, qOffset, dim, queries, dim, g.scaleGroup(), scratch, scales, scores, s, stride);
             }
-            case CacheShape.Keys k -> throw new IllegalArgumentException("no such loop over index keys: " + k);
             case CacheShape.Latent l -> {
                 int latents = TOKENS * dim;
                 int ropes = decodeLatents(loops, l, block, scratch, latents);
@@ -117,7 +116,6 @@ final class BlockLoops {
                 group = g.format() == TileFormat.INT4 ? g.scaleGroup() : lanes;
                 groups = g.scaleGroups();
             }
-            case CacheShape.Keys k -> throw new IllegalArgumentException("no such loop over index keys: " + k);
             case CacheShape.Latent l -> {
                 decodeLatents(loops, l, block, scratch, 0);
                 floats(block + l.scaleOffset(), l.scaleGroups(), scratch, scales);

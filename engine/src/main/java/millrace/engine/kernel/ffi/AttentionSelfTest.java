@@ -60,7 +60,6 @@ final class AttentionSelfTest {
         MemorySegment block = arena.allocate(shape.blockBytes(), Memory.ALIGNMENT);
         long codes = switch (shape) {
             case CacheShape.Grouped g -> g.format().scaled() ? g.keyScaleOffset() : 0;
-            case CacheShape.Keys k -> k.format().scaled() ? k.scaleOffset() : 0;
             case CacheShape.Latent l -> l.plain() ? l.scaleOffset() : l.latentFormat().scaled() ? l.ropeOffset() : 0;
         };
         // As two BF16, a word whose halves are near 2⁻⁷ is also a small F32; as two F16 it is 1.5 or so.

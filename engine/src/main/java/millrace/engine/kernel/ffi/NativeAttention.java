@@ -57,7 +57,6 @@ final class NativeAttention {
                             MemorySegment.ofArray(scores),
                             (long) sOffset,
                             (long) sStride);
-                case CacheShape.Keys k -> throw new IllegalArgumentException("no such loop over index keys: " + k);
                 case CacheShape.Latent l ->
                     Symbols.SCORES_LATENT.invokeExact(
                             format(l.latentFormat()),
@@ -139,7 +138,6 @@ final class NativeAttention {
                             (long) queries,
                             MemorySegment.ofArray(acc),
                             (long) aOffset);
-                case CacheShape.Keys k -> throw new IllegalArgumentException("no such loop over index keys: " + k);
                 case CacheShape.Latent l ->
                     Symbols.SUMS_LATENT.invokeExact(
                             format(l.latentFormat()),

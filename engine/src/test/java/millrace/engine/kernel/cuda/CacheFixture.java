@@ -172,7 +172,6 @@ final class CacheFixture implements AutoCloseable {
         return switch (shape) {
             case CacheShape.Grouped g -> g.headDim();
             case CacheShape.Latent l -> l.rank();
-            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         };
     }
 
@@ -180,7 +179,6 @@ final class CacheFixture implements AutoCloseable {
         return switch (shape) {
             case CacheShape.Grouped g -> g.headDim();
             case CacheShape.Latent l -> l.ropeDim();
-            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         };
     }
 
@@ -189,7 +187,6 @@ final class CacheFixture implements AutoCloseable {
         switch (shape) {
             case CacheShape.Grouped g -> store.store(g, batch, rows, LAYER_OFFSET, kvHeads, first, second);
             case CacheShape.Latent l -> store.store(l, batch, rows, LAYER_OFFSET, first, second);
-            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         }
     }
 
@@ -198,7 +195,6 @@ final class CacheFixture implements AutoCloseable {
         switch (shape) {
             case CacheShape.Grouped g -> kernels.store(g, batch, LAYER_OFFSET, kvHeads, first, second);
             case CacheShape.Latent l -> kernels.store(l, batch, LAYER_OFFSET, first, second);
-            case CacheShape.Keys k -> throw new IllegalArgumentException("keys and values of " + k);
         }
     }
 

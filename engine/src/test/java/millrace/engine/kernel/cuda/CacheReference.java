@@ -33,7 +33,6 @@ final class CacheReference {
             switch (shape) {
                 case CacheShape.Grouped g -> read(g, blocks[p], p * TOKENS, tokens);
                 case CacheShape.Latent l -> read(l, blocks[p], p * TOKENS, tokens);
-                case CacheShape.Keys k -> throw new IllegalArgumentException("attention over " + k);
             }
         }
     }
@@ -134,7 +133,6 @@ final class CacheReference {
         return switch (shape) {
             case CacheShape.Grouped g -> g.format() == TileFormat.F32 ? 3 : 1;
             case CacheShape.Latent l -> l.latentFormat() == TileFormat.F32 ? 3 : 1;
-            case CacheShape.Keys k -> k.format() == TileFormat.F32 ? 3 : 1;
         };
     }
 

@@ -161,7 +161,6 @@ final class CudaAttentionTest {
         switch (f.shape) {
             case CacheShape.Grouped g -> attention.attend(g, batch, rows, at, heads, f.kvHeads, SCALE, q, out);
             case CacheShape.Latent l -> attention.attend(l, batch, rows, at, heads, SCALE, q, rope, out);
-            case CacheShape.Keys k -> throw new IllegalArgumentException("attention over " + k);
         }
     }
 
