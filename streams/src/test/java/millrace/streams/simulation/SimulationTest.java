@@ -36,15 +36,20 @@ class SimulationTest {
         }
     }
 
-    /// `-Dmillrace.sim.requests=N` takes N prompts instead of 10,000.
+    /// `-Dmillrace.sim.requests=N` takes N prompts instead of 100,000, in runs of at most 10,000 that have a seed each.
     @Test
-    void aLongRunWithoutFaultsRaisesNoAlarm() {
-        int requests = Integer.getInteger("millrace.sim.requests", 10_000);
-        logs.take();
-        Simulation calm = Simulation.soak(1, requests);
-        calm.invariants().checkAll(calm, logs.take());
-        assertThat(calm.world.alarms).isEmpty();
-        assertThat(calm.inputs).hasSize(requests);
+    void longRunsWithoutFaultsRaiseNoAlarm() {
+        int all = Integer.getInteger("millrace.sim.requests", 100_000);
+        int taken = 0;
+        for (long seed = 1; taken < all; seed++) {
+            int requests = Math.min(10_000, all - taken);
+            logs.take();
+            Simulation calm = Simulation.soak(seed, requests);
+            calm.invariants().checkAll(calm, logs.take());
+            assertThat(calm.world.alarms).as("alarms of seed %d", seed).isEmpty();
+            assertThat(calm.inputs).hasSize(requests);
+            taken += requests;
+        }
     }
 
     @Test
