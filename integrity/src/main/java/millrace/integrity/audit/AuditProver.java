@@ -34,6 +34,15 @@ public final class AuditProver {
     /// @param leaf the hash that the proof is for
     public record Proven(TlogProof proof, Digest leaf, AttestationRecord record, Place place) {}
 
+    /// What came of asking for a proof.
+    ///
+    /// @param proven null where the log is violated, or does not have what a proof needs
+    public record Asked(Verdict verdict, @Nullable Proven proven) {
+        private static Asked undecided(String code, String why) {
+            return new Asked(new Verdict.Undecided(code, why), null);
+        }
+    }
+
     /// Whether a log grew from one checkpoint to another.
     ///
     /// @param proof null where the verdict needs none, or could not be given
@@ -102,60 +111,64 @@ public final class AuditProver {
     ///
     /// @param options names the topics, and the one partition to read
     /// @param wanted true for the leaf to prove; the first such counts
-    /// @throws IntegrityException code `PROVE_NOT_FOUND`, `PROVE_PRUNED`, `PROVE_NO_CHECKPOINT`, `PROVE_LOG_VIOLATED`, and those of
-    ///     [AuditVerifier#run]
-    public static Proven prove(
+    /// @return undecided with `PROVE_NOT_FOUND`, `PROVE_PRUNED` or `PROVE_NO_CHECKPOINT`, refuted with what does not hold
+    /// @throws IntegrityException those of [AuditVerifier#run]
+    public static Asked prove(
             AuditOptions options, Predicate<AttestationRecord> wanted, Consumer<AuditVerifier.Progress> progress) {
         if (options.checkpointsTopic() == null) {
             throw new IllegalArgumentException("prove: expected a checkpoints topic");
         }
         Found found = new Found(wanted);
         LogVerifier log = LeafScan.read(options, found, progress);
-        if (log.violation() != null) {
-            throw new IntegrityException("PROVE_LOG_VIOLATED", "prove: the log does not hold: " + log.violation());
+        Verdict violation = log.violation();
+        if (violation != null) {
+            return new Asked(violation, null);
         }
         Checked leaf = found.leaf;
         if (leaf == null) {
-            throw new IntegrityException("PROVE_NOT_FOUND", "prove: expected a leaf of that request, got none in %s%s".formatted(
+            return Asked.undecided("PROVE_NOT_FOUND", "expected a leaf of that request, got none in %s%s".formatted(
                     options.topic(), found.begins == 0 ? "" : "; leaves 0 to %d of %s are no longer there, it may have been one of them"
                             .formatted(found.begins - 1, found.origin)));
         }
         MerkleFrontier before = found.before();
         if (before == null || leaf.record().getSeq() < before.size()) {
-            throw new IntegrityException("PROVE_PRUNED",
-                    ("prove: leaf %d of %s: expected all leaves of the log, whose hashes its path is made of, got none of 0 to %d:"
+            return Asked.undecided("PROVE_PRUNED",
+                    ("leaf %d of %s: expected all leaves of the log, whose hashes its path is made of, got none of 0 to %d:"
                             + " retention has deleted them, and their tree is stated for leaves from %s on only. Prove it from a copy"
                             + " of the topic that has them, or from tiles that were exported before").formatted(
                                     leaf.record().getSeq(), found.origin, found.begins - 1, before == null ? "none" : before.size()));
         }
-        return proven(found, before, leaf, smallestCover(options, found, leaf));
+        SignedNote note = smallestCover(options, found, leaf);
+        return note != null
+                ? proven(found, before, leaf, note)
+                : Asked.undecided("PROVE_NO_CHECKPOINT", "expected a checkpoint that covers leaf %d of %s, got none yet; try again later"
+                        .formatted(leaf.record().getSeq(), found.origin));
     }
 
     /// The oldest checkpoint that covers the leaf: most readers have seen it, and its path is short.
-    private static SignedNote smallestCover(AuditOptions options, Found found, Checked wanted) {
+    private static @Nullable SignedNote smallestCover(AuditOptions options, Found found, Checked wanted) {
         WireReader<CheckpointRecord> reader = new WireReader<>(Schemas.CHECKPOINT, options.resolver());
         return found.checkpoints.stream().map(value -> reader.read(value).record())
                 .filter(record -> record.getOrigin().equals(found.origin) && record.getSize() > wanted.record().getSeq()
                         && record.getSize() <= found.size())
                 .min((a, b) -> Long.compare(a.getSize(), b.getSize()))
-                .map(record -> SignedNote.parse(record.getNote()))
-                .orElseThrow(() -> new IntegrityException("PROVE_NO_CHECKPOINT",
-                        "prove: expected a checkpoint that covers leaf %d of %s, got none yet; try again later"
-                                .formatted(wanted.record().getSeq(), found.origin)));
+                .map(record -> SignedNote.parse(record.getNote())).orElse(null);
     }
 
     /// What a PRUNE leaf states may be older than what was verified: the proof is held to the signed root.
-    private static Proven proven(Found found, MerkleFrontier before, Checked wanted, SignedNote note) {
+    private static Asked proven(Found found, MerkleFrontier before, Checked wanted, SignedNote note) {
         Checkpoint head = Checkpoint.parse(note.text());
         List<Digest> known = found.hashes.subList(
                 Math.toIntExact(before.size() - found.begins), Math.toIntExact(head.size() - found.begins));
         InclusionProof proof = InclusionProof.build(before, known, wanted.record().getSeq());
-        if (!proof.verify(wanted.hash(), head.root()).equals(Verdict.VERIFIED)) {
-            throw new IntegrityException("PROVE_LOG_VIOLATED", ("prove: leaf %d of %s: expected a path to the root of the checkpoint of size"
-                    + " %d, got another: the tree that a PRUNE leaf states for the leaves before %d is not theirs")
-                            .formatted(wanted.record().getSeq(), found.origin, head.size(), before.size()));
+        if (proof.verify(wanted.hash(), head.root()) instanceof Verdict.Refuted other) {
+            return new Asked(new Verdict.Refuted("PROVE_LOG_VIOLATED",
+                    "path of leaf %d of %s, over the tree that a PRUNE leaf states for the leaves before %d: root of size %d"
+                            .formatted(wanted.record().getSeq(), found.origin, before.size(), head.size()),
+                    other.expected(), other.got()), null);
         }
-        return new Proven(new TlogProof(wanted.record().getSeq(), proof.path(), note), wanted.hash(), wanted.record(), wanted.place());
+        return new Asked(Verdict.VERIFIED,
+                new Proven(new TlogProof(wanted.record().getSeq(), proof.path(), note), wanted.hash(), wanted.record(), wanted.place()));
     }
 
     /// Whether the log in the topic has both trees, and the proof of it for who has no access.

@@ -29,7 +29,8 @@ import picocli.CommandLine.Spec;
             "Example:",
             "  millrace audit prove --partition 0 --request-id r-17 --output r-17.proof",
             "",
-            "Exit codes: 0 written, 3 nothing to prove, usage or input/output."
+            "Exit codes: 0 written, 1 the log is violated, 2 it has no such leaf, or not what its proof needs,",
+            "3 usage or input/output."
         })
 final class AuditProveCommand implements Callable<Integer> {
     @Mixin
@@ -63,8 +64,12 @@ final class AuditProveCommand implements Callable<Integer> {
     private int prove(AuditConsole console) throws IOException {
         ServiceConfig config = log.client.load();
         AuditOptions options = log.options(config, null, partition, Duration.ZERO, null);
-        AuditProver.Proven proven = AuditProver.prove(
+        AuditProver.Asked asked = AuditProver.prove(
                 options, record -> record.getRequestId().equals(requestId), console.progress());
+        AuditProver.Proven proven = asked.proven();
+        if (proven == null) {
+            return console.end("proof", asked.verdict(), AuditConsole.object().put("request_id", requestId));
+        }
         String text = proven.proof().encode();
         if (output != null) {
             Files.writeString(output, text, StandardCharsets.UTF_8);

@@ -88,9 +88,14 @@ class AuditCommandIT {
                 .isEqualTo(new Ran(0, "proof: ok" + System.lineSeparator(), ""));
         assertThat(run("check-proof", proof.toString(), "--leaf", "0".repeat(64), "--key", keys.toString()).exitCode())
                 .isEqualTo(1);
-        assertThat(run("prove", "--bootstrap", broker.bootstrap(), "--topic", scene.audit, "--checkpoints-topic",
-                scene.checkpoints, "--partition", "1", "--request-id", "nobody").err())
-                .startsWith("millrace: PROVE_NOT_FOUND: ");
+        Ran unknown = run("prove", "--bootstrap", broker.bootstrap(), "--topic", scene.audit, "--checkpoints-topic",
+                scene.checkpoints, "--partition", "1", "--request-id", "nobody");
+        assertThat(unknown.exitCode()).isEqualTo(2);
+        assertThat(unknown.out()).startsWith("proof: undecided: PROVE_NOT_FOUND: expected a leaf of that request, got none in honest.audit");
+        Ran early = run("prove", "--bootstrap", broker.bootstrap(), "--topic", scene.audit, "--checkpoints-topic",
+                scene.checkpoints, "--partition", "1", "--request-id", "r-21", "--json");
+        assertThat(early.exitCode()).isEqualTo(2);
+        assertThat(early.out()).startsWith("{\"verdict\":\"undecided\",\"code\":\"PROVE_NO_CHECKPOINT\",\"why\":\"expected a checkpoint that covers leaf 21 ");
     }
 
     /// Every kind of mismatch at once: each is listed with its place, and what follows it is looked at too.
@@ -211,6 +216,10 @@ class AuditCommandIT {
             assertThat(forged.exitCode()).isEqualTo(1);
             assertThat(forged.out()).containsPattern("verdict: VIOLATED .*\n  forged.audit-1@\\d+: LOG_PREV_LEAF: leaf:"
                     + " prev_leaf: expected [0-9a-f]{64}, got " + Digest.sha256("another first leaf").hex());
+            Ran unproven = run(scene.on(new String[] {"prove", "--partition", "1", "--request-id", "r-0", "--json"}));
+            assertThat(unproven.exitCode()).isEqualTo(1);
+            assertThat(unproven.out()).startsWith("{\"verdict\":\"violated\",\"violation\":{\"code\":\"LOG_PREV_LEAF\",")
+                    .contains("\"topic\":\"forged.audit\",\"partition\":1,\"offset\":").doesNotContain("\"proof\"");
         }
     }
 
