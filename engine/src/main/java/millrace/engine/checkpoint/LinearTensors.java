@@ -57,6 +57,13 @@ public final class LinearTensors {
         return names;
     }
 
+    /// Whether the layer is stored as one tensor of plain numbers, whatever config.json says.
+    public boolean plain(String weight) {
+        return files.has(weight)
+                && PLAIN.contains(files.tensor(weight).dtype())
+                && TRACES.stream().noneMatch(trace -> files.has(weight + trace));
+    }
+
     private LinearTensor plain(String weight, int rows, int cols) {
         for (String trace : TRACES) {
             if (files.has(weight + trace)) {

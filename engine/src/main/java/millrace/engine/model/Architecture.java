@@ -20,6 +20,8 @@ record Architecture(String name, String modelType, ModelFamily family, boolean w
                     Set.of("kimi_k2", "deepseek_v3"),
                     ModelFamily.DEEPSEEK_V3,
                     true),
+            new Known("GlmMoeDsaForCausalLM", Set.of("glm_moe_dsa"), ModelFamily.GLM_MOE_DSA, false),
+            new Known("DeepseekV32ForCausalLM", Set.of("deepseek_v32"), ModelFamily.DEEPSEEK_V32, false),
             new Known("Glm4ForCausalLM", Set.of("glm4"), ModelFamily.GLM4, false),
             new Known("LlamaForCausalLM", Set.of("llama"), ModelFamily.LLAMA, false),
             new Known("Qwen2ForCausalLM", Set.of("qwen2"), ModelFamily.QWEN2, false),

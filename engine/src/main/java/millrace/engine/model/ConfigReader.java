@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
 ///
 /// A key that changes the mathematics is either computed with or refused, never ignored.
 final class ConfigReader {
-    private static final int MAX_CONTEXT = 1 << 28;
+    static final int MAX_CONTEXT = 1 << 28;
     private static final int MAX_WIDTH = 1 << 20;
 
     private final ConfigSection text;
@@ -31,6 +31,21 @@ final class ConfigReader {
     }
 
     static ModelConfig read(byte[] config, byte @Nullable [] generationConfig) {
+        ConfigReader reader = of(config);
+        ConfigSection generation = generationConfig == null
+                ? null
+                : new ConfigSection(
+                        ModelFiles.GENERATION_CONFIG,
+                        JsonFiles.object(generationConfig, ModelFiles.GENERATION_CONFIG, "CONFIG_JSON"));
+        return reader.read(generation);
+    }
+
+    /// How many draft layers the model has, whether they are in the checkpoint or not.
+    static int draftLayers(byte[] config) {
+        return of(config).readDraftLayers();
+    }
+
+    private static ConfigReader of(byte[] config) {
         var top = new ConfigSection(ModelFiles.CONFIG, JsonFiles.object(config, ModelFiles.CONFIG, "CONFIG_JSON"));
         ConfigSection inner = top.section("text_config");
         ConfigSection text = inner == null ? top : inner;
@@ -43,12 +58,11 @@ final class ConfigReader {
                     inner == null ? "none" : "one",
                     "restore config.json");
         }
-        ConfigSection generation = generationConfig == null
-                ? null
-                : new ConfigSection(
-                        ModelFiles.GENERATION_CONFIG,
-                        JsonFiles.object(generationConfig, ModelFiles.GENERATION_CONFIG, "CONFIG_JSON"));
-        return new ConfigReader(top, text, architecture).read(generation);
+        return new ConfigReader(top, text, architecture);
+    }
+
+    private int readDraftLayers() {
+        return family.mixtureOfExperts() ? text.integerOr("num_nextn_predict_layers", 0, 1024, 0) : 0;
     }
 
     /// Dense models may leave it out; then it is what the classes of Hugging Face `transformers` take.
@@ -64,12 +78,16 @@ final class ConfigReader {
 
     private ModelConfig read(@Nullable ConfigSection generation) {
         refuseUnsupported();
+        readDraftLayers(); // refuses what is no number of layers, even where it is not drafted with
         int layers = text.integer("num_hidden_layers", 1, 1024);
         int hidden = text.integer("hidden_size", 1, MAX_WIDTH);
         int heads = text.integer("num_attention_heads", 1, 4096);
         int vocab = text.integer("vocab_size", 1, 1 << 24);
         int context = readContext();
         MlaConfig mla = family.latentAttention() ? readMla() : null;
+        if (!family.sparseAttention()) {
+            IndexerReader.requireNone(text, family);
+        }
         int keyValueHeads = mla != null ? heads : text.integerOr("num_key_value_heads", 1, heads, heads);
         if (heads % keyValueHeads != 0) {
             throw text.range("num_key_value_heads", "a divisor of num_attention_heads " + heads, keyValueHeads);
@@ -95,7 +113,9 @@ final class ConfigReader {
                 readRope(mla, headDim),
                 mla,
                 family.mixtureOfExperts() ? readMoe(layers) : null,
-                null,
+                mla != null && family.sparseAttention()
+                        ? IndexerReader.read(text, family, layers, mla.qkRopeHeadDim())
+                        : null,
                 null,
                 context,
                 readEos(vocab, generation),
@@ -119,8 +139,12 @@ final class ConfigReader {
     }
 
     private MlaConfig readMla() {
+        String queryRank = "q_lora_rank";
         return new MlaConfig(
-                text.integerOr("q_lora_rank", 1, MAX_WIDTH, 0),
+                // An indexer takes its queries from the latent.
+                family.sparseAttention()
+                        ? text.integer(queryRank, 1, MAX_WIDTH)
+                        : text.integerOr(queryRank, 1, MAX_WIDTH, 0),
                 text.integer("kv_lora_rank", 1, MAX_WIDTH),
                 text.integer("qk_nope_head_dim", 1, 4096),
                 text.integer("qk_rope_head_dim", 2, 4096),
@@ -134,6 +158,7 @@ final class ConfigReader {
         requireText("scoring_func", "sigmoid");
         requireText("moe_router_activation_func", "sigmoid");
         requireText("topk_method", "noaux_tc");
+        requireText("moe_router_dtype", "float32");
         refuseFlag("use_sliding_window", "CONFIG_SLIDING_WINDOW");
         refuseFlag("mlp_bias", "CONFIG_UNSUPPORTED");
         if (text.has("layer_types")) {
@@ -274,8 +299,11 @@ final class ConfigReader {
             return null;
         }
         int experts = text.integer(expertsKey, 1, 1 << 16);
-        int groups = text.integer(text.alias("n_group", "num_expert_group"), 1, experts);
-        int keep = text.integer("topk_group", 1, groups);
+        String groupsKey = text.alias("n_group", "num_expert_group");
+        // The reference leaves both at 1 in GLM-5.
+        boolean may = family == ModelFamily.GLM_MOE_DSA;
+        int groups = may ? text.integerOr(groupsKey, 1, experts, 1) : text.integer(groupsKey, 1, experts);
+        int keep = may ? text.integerOr("topk_group", 1, groups, 1) : text.integer("topk_group", 1, groups);
         int perToken = text.integer(text.alias("num_experts_per_tok", "num_experts_per_token"), 1, experts);
         if (experts % groups != 0 || (groups > 1 && experts / groups < 2)) {
             throw text.range("n_group", "groups of equal size, of two or more, from " + experts + " experts", groups);

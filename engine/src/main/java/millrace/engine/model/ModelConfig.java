@@ -1,6 +1,7 @@
 package millrace.engine.model;
 
 import java.util.List;
+import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.checkpoint.Quantization;
 import millrace.engine.weights.ModelFiles;
 import org.jspecify.annotations.Nullable;
@@ -60,6 +61,12 @@ public record ModelConfig(
         if (family.sparseAttention() != (indexer != null)) {
             throw new IllegalArgumentException(family + " and indexer " + indexer);
         }
+        if (indexer != null && (mla == null || mla.qLoraRank() == 0 || indexer.full().size() != numHiddenLayers)) {
+            throw new IllegalArgumentException("indexer " + indexer + ", attention " + mla);
+        }
+        if (draft != null && moe == null) {
+            throw new IllegalArgumentException("a draft layer without experts");
+        }
         eosTokenIds = List.copyOf(eosTokenIds);
     }
 
@@ -88,6 +95,60 @@ public record ModelConfig(
         return indexer == null ? 0 : indexer.fullLayers() + (draft == null ? 0 : 1);
     }
 
+    /// The same with the draft layer, if config.json tells of one and the files have it: tensors of a layer behind the last.
+    /// Of several draft layers this is the first; the others are not computed with.
+    ///
+    /// A layer of which some tensors are missing is found by [TensorExpectation#check].
+    ///
+    /// @throws millrace.engine.InvalidModelException as [#read]
+    public ModelConfig withDraft(ModelFiles files) {
+        String p = draftPrefix();
+        if (moe == null
+                || ConfigReader.draftLayers(files.read(ModelFiles.CONFIG)) == 0
+                || files.tensorNames().stream().noneMatch(name -> name.startsWith(p))) {
+            return this;
+        }
+        var tensors = new LinearTensors(files, quantization);
+        return withDraft(new DraftConfig(
+                !tensors.names(p + DraftConfig.EMBEDDING).isEmpty(),
+                !tensors.names(p + DraftConfig.HEAD).isEmpty(),
+                family.draftsFromNormed()));
+    }
+
+    /// The same with that draft layer, or without any.
+    public ModelConfig withDraft(@Nullable DraftConfig value) {
+        return new ModelConfig(
+                family,
+                modelType,
+                architecture,
+                tensorPrefix,
+                lmHeadName,
+                vocabSize,
+                hiddenSize,
+                numHiddenLayers,
+                numAttentionHeads,
+                numKeyValueHeads,
+                headDim,
+                intermediateSize,
+                rmsNormEps,
+                attentionBias,
+                useQkNorm,
+                tieWordEmbeddings,
+                rope,
+                mla,
+                moe,
+                indexer,
+                value,
+                maxPositionEmbeddings,
+                eosTokenIds,
+                quantization);
+    }
+
+    /// What names of the draft layer's tensors begin with.
+    String draftPrefix() {
+        return tensorPrefix + "layers." + numHiddenLayers + ".";
+    }
+
     /// Checks a config.json that is not in a file.
     ///
     /// @throws millrace.engine.InvalidModelException as [#read]
@@ -95,7 +156,7 @@ public record ModelConfig(
         return ConfigReader.read(config, null);
     }
 
-    /// Reads and checks config.json and, if there, generation_config.json.
+    /// Reads and checks config.json and, if there, generation_config.json; without the draft layer.
     ///
     /// @throws millrace.engine.InvalidModelException with a `CONFIG_*` code for anything that is not understood in full
     public static ModelConfig read(ModelFiles files) {

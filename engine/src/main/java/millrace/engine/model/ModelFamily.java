@@ -34,6 +34,12 @@ public enum ModelFamily {
         return this == DEEPSEEK_V32 || this == GLM_MOE_DSA;
     }
 
+    /// Whether further drafted tokens start from the hidden state behind the draft layer's last norm, as GLM's layers were
+    /// trained to; DeepSeek's start from that before it.
+    boolean draftsFromNormed() {
+        return this == GLM4_MOE || this == GLM4_MOE_LITE || this == GLM_MOE_DSA;
+    }
+
     /// Whether layers may be mixtures of experts, and a checkpoint may carry draft ("MTP") layers after the last one.
     public boolean mixtureOfExperts() {
         return this == GLM4_MOE || latentAttention();

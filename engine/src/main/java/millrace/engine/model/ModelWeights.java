@@ -41,12 +41,18 @@ public final class ModelWeights implements AutoCloseable {
     private final float[] finalNorm;
     private final RotaryEmbedding rotary;
     private final List<LayerWeights> layers;
+    private final LayerWeights.@Nullable Draft draft;
     private final List<Resident> residents;
     private final List<Region> regions;
     private final Map<String, Long> bytesByFormat;
 
     private ModelWeights(
-            Loader loader, Matrix embedding, Matrix lmHead, float[] finalNorm, List<LayerWeights> layers) {
+            Loader loader,
+            Matrix embedding,
+            Matrix lmHead,
+            float[] finalNorm,
+            List<LayerWeights> layers,
+            LayerWeights.@Nullable Draft draft) {
         config = loader.config;
         targets = loader.targets;
         arena = loader.arena;
@@ -54,6 +60,7 @@ public final class ModelWeights implements AutoCloseable {
         this.lmHead = lmHead;
         this.finalNorm = finalNorm;
         this.layers = List.copyOf(layers);
+        this.draft = draft;
         rotary = new RotaryEmbedding(config.rope());
         // Only the host turns positions into angles.
         loader.keep("", ArrayRegion.of("rotary frequencies", rotary.frequencies()), kernels -> {}, again ->
@@ -108,6 +115,11 @@ public final class ModelWeights implements AutoCloseable {
 
     LayerWeights layer(int layer) {
         return layers.get(layer);
+    }
+
+    /// Present exactly if the config has a draft layer.
+    LayerWeights.@Nullable Draft draft() {
+        return draft;
     }
 
     RotaryEmbedding rotary() {
@@ -188,7 +200,27 @@ public final class ModelWeights implements AutoCloseable {
             }
             float[] finalNorm = vector(p + "norm.weight");
             settle();
-            return new ModelWeights(this, embedding, lmHead, finalNorm, layers);
+            DraftConfig draft = config.draft();
+            return new ModelWeights(
+                    this,
+                    embedding,
+                    lmHead,
+                    finalNorm,
+                    layers,
+                    draft == null ? null : draft(draft, config.draftPrefix(), embedding, lmHead));
+        }
+
+        private LayerWeights.Draft draft(DraftConfig draft, String p, Matrix embedding, Matrix lmHead) {
+            var weights = new LayerWeights.Draft(
+                    vector(p + DraftConfig.EMBEDDING_NORM),
+                    vector(p + DraftConfig.HIDDEN_NORM),
+                    matrix(p + DraftConfig.PROJECTION),
+                    layer(config.numHiddenLayers(), p),
+                    vector(p + DraftConfig.HEAD_NORM),
+                    draft.ownEmbedding() ? matrix(p + DraftConfig.EMBEDDING) : embedding,
+                    draft.ownHead() ? matrix(p + DraftConfig.HEAD) : lmHead);
+            settle();
+            return weights;
         }
 
         /// What was read is compared with what was hashed, while it is still near: a file that somebody wrote to in
@@ -203,7 +235,7 @@ public final class ModelWeights implements AutoCloseable {
             MlaConfig mla = config.mla();
             return new LayerWeights(
                     vector(p + "input_layernorm.weight"),
-                    mla == null ? grouped(p + "self_attn.") : latent(mla, p + "self_attn."),
+                    mla == null ? grouped(p + "self_attn.") : latent(mla, config.indexes(layer), p + "self_attn."),
                     outputNorms ? vector(p + "post_self_attn_layernorm.weight") : null,
                     vector(p + "post_attention_layernorm.weight"),
                     feedForward(layer, p + "mlp."),
@@ -223,7 +255,7 @@ public final class ModelWeights implements AutoCloseable {
                     matrix(p + "o_proj.weight"));
         }
 
-        private LayerWeights.Latent latent(MlaConfig mla, String p) {
+        private LayerWeights.Latent latent(MlaConfig mla, boolean indexes, String p) {
             boolean direct = mla.qLoraRank() == 0;
             List<Matrix> keyUp = new ArrayList<>();
             List<Matrix> valueUp = new ArrayList<>();
@@ -247,7 +279,16 @@ public final class ModelWeights implements AutoCloseable {
                     List.copyOf(keyUp),
                     List.copyOf(valueUp),
                     matrix(p + "o_proj.weight"),
-                    null);
+                    indexes ? indexer(p + "indexer.") : null);
+        }
+
+        private LayerWeights.Indexer indexer(String p) {
+            return new LayerWeights.Indexer(
+                    matrix(p + "wq_b.weight"),
+                    matrix(p + "wk.weight"),
+                    vector(p + "k_norm.weight"),
+                    vector(p + "k_norm.bias"),
+                    matrix(p + WeightTargets.INDEX_WEIGHTS));
         }
 
         private Matrix ofHead(String name, UnaryOperator<Matrix.Source> part) {

@@ -30,7 +30,7 @@ public record TensorExpectation(String name, List<Long> shape) {
         shape = List.copyOf(shape);
     }
 
-    /// All tensors of a model, those of the layers in order.
+    /// All tensors of a model, those of the layers in order, those of a draft layer last.
     public static List<TensorExpectation> of(ModelConfig config) {
         var all = new ArrayList<TensorExpectation>();
         addAll(all::add, config);
@@ -48,6 +48,25 @@ public record TensorExpectation(String name, List<Long> shape) {
         if (!config.tieWordEmbeddings()) {
             add(all, config.lmHeadName(), config.vocabSize(), hidden);
         }
+        if (config.draft() != null) {
+            addDraft(all, config, config.draft());
+        }
+    }
+
+    private static void addDraft(Consumer<TensorExpectation> all, ModelConfig config, DraftConfig draft) {
+        String p = config.draftPrefix();
+        long hidden = config.hiddenSize();
+        if (draft.ownEmbedding()) {
+            add(all, p + DraftConfig.EMBEDDING, config.vocabSize(), hidden);
+        }
+        add(all, p + DraftConfig.EMBEDDING_NORM, hidden);
+        add(all, p + DraftConfig.HIDDEN_NORM, hidden);
+        add(all, p + DraftConfig.PROJECTION, hidden, 2 * hidden);
+        addLayer(all, config, config.numHiddenLayers());
+        add(all, p + DraftConfig.HEAD_NORM, hidden);
+        if (draft.ownHead()) {
+            add(all, p + DraftConfig.HEAD, config.vocabSize(), hidden);
+        }
     }
 
     private static void addLayer(Consumer<TensorExpectation> all, ModelConfig config, int layer) {
@@ -56,6 +75,9 @@ public record TensorExpectation(String name, List<Long> shape) {
         add(all, p + "input_layernorm.weight", hidden);
         if (config.mla() != null) {
             addLatentAttention(all, config, config.mla(), p + "self_attn.");
+            if (config.indexer() != null && config.indexes(layer)) {
+                addIndexer(all, config, config.mla(), config.indexer(), p + "self_attn.indexer.");
+            }
         } else {
             addGroupedAttention(all, config, p + "self_attn.");
         }
@@ -110,6 +132,16 @@ public record TensorExpectation(String name, List<Long> shape) {
         add(all, p + "o_proj.weight", hidden, heads * mla.vHeadDim());
     }
 
+    private static void addIndexer(
+            Consumer<TensorExpectation> all, ModelConfig config, MlaConfig mla, IndexerConfig indexer, String p) {
+        long hidden = config.hiddenSize();
+        add(all, p + "wq_b.weight", (long) indexer.heads() * indexer.headDim(), mla.qLoraRank());
+        add(all, p + "wk.weight", indexer.headDim(), hidden);
+        add(all, p + "k_norm.weight", indexer.headDim());
+        add(all, p + "k_norm.bias", indexer.headDim());
+        add(all, p + WeightTargets.INDEX_WEIGHTS, indexer.heads(), hidden);
+    }
+
     private static void addExperts(Consumer<TensorExpectation> all, MoeConfig moe, long hidden, String p) {
         add(all, p + "gate.weight", moe.nRoutedExperts(), hidden);
         add(all, p + "gate.e_score_correction_bias", moe.nRoutedExperts());
@@ -157,14 +189,25 @@ public record TensorExpectation(String name, List<Long> shape) {
         return shape.size() == 2;
     }
 
-    /// Whether a quantiser may have taken it: embeddings and routers are not linear layers to their libraries.
+    /// Whether a quantiser may have taken it: embeddings and routers are not linear layers to their libraries, and the
+    /// weights of index heads are left as they are.
     private boolean linear() {
-        return matrix() && !name.endsWith("embed_tokens.weight") && !name.endsWith(".mlp.gate.weight");
+        return matrix()
+                && !name.endsWith("embed_tokens.weight")
+                && !name.endsWith(".mlp.gate.weight")
+                && !name.endsWith("indexer." + WeightTargets.INDEX_WEIGHTS);
+    }
+
+    /// Whether libraries may have left it alone without saying so: what is particular to a draft layer is not of the classes
+    /// that they convert, and config.json may or may not list it.
+    private boolean leftAlone(LinearTensors tensors) {
+        boolean particular = name.endsWith("." + DraftConfig.PROJECTION) || name.endsWith("." + DraftConfig.HEAD);
+        return particular && tensors.plain(name);
     }
 
     /// The matrix's tensors, checked.
     public LinearTensor open(LinearTensors tensors) {
-        return tensors.open(name, linear(), Math.toIntExact(shape.get(0)), Math.toIntExact(shape.get(1)));
+        return tensors.open(name, linear() && !leftAlone(tensors), Math.toIntExact(shape.get(0)), Math.toIntExact(shape.get(1)));
     }
 
     private long checkThis(ModelConfig config, ModelFiles files, LinearTensors linears, Set<String> names) {
@@ -214,10 +257,10 @@ public record TensorExpectation(String name, List<Long> shape) {
         if (wrapped && (name.startsWith("vision_tower.") || name.startsWith("mm_projector."))) {
             return true;
         }
-        // Draft layers for multi-token prediction follow the last layer.
+        // Draft layers for multi-token prediction follow the last layer; at most the first is computed with.
         Matcher layer = layerOf.matcher(name);
         return config.family().mixtureOfExperts()
                 && layer.matches()
-                && Integer.parseInt(layer.group(1)) >= config.numHiddenLayers();
+                && Integer.parseInt(layer.group(1)) >= config.cachedLayers();
     }
 }

@@ -7,19 +7,23 @@ import org.jspecify.annotations.Nullable;
 
 /// What weights are converted to, by their role; weights that are stored quantised stay as they are.
 ///
-/// | asked for | linear layers, experts | embedding, output head | router | up-projection of latents |
-/// |-----------|------------------------|------------------------|--------|--------------------------|
-/// | `stored`  | as stored              | as stored              | stored | as stored                |
-/// | `bf16`    | BF16                   | BF16                   | BF16   | BF16                     |
-/// | `packed`  | packed                 | packed                 | packed | packed                   |
-/// | `int8`    | INT8                   | INT8                   | stored | packed                   |
-/// | `int4`    | INT4                   | INT8                   | stored | packed                   |
+/// | asked for | linear layers, experts | embeddings, output heads, indexer | router, weights of index heads | up-projection of latents |
+/// |-----------|-----------|-----------|--------|-----------|
+/// | `stored`  | as stored | as stored | stored | as stored |
+/// | `bf16`    | BF16      | BF16      | BF16   | BF16      |
+/// | `packed`  | packed    | packed    | packed | packed    |
+/// | `int8`    | INT8      | INT8      | stored | packed    |
+/// | `int4`    | INT4      | INT8      | stored | packed    |
 ///
-/// The router decides which experts a token meets, and the up-projection is cut by heads and turned: rounding either
-/// costs more than its bytes are worth. Embedding and head stay in 8 bits, since every token passes through both.
+/// The router decides which experts a token meets, the weights of index heads which positions it attends to, and the
+/// up-projection is cut by heads and turned: rounding one of them costs more than its bytes are worth. Embeddings and heads
+/// stay in 8 bits, since every token passes through both, and so do queries and keys of the indexer, which choose.
 ///
 /// @param format of linear layers, or null to keep all
 public record WeightTargets(@Nullable WeightFormat format) {
+    static final String INDEX_WEIGHTS = "weights_proj.weight";
+    private static final String INDEXER = ".indexer.";
+
     public static final WeightTargets STORED = new WeightTargets(null);
 
     /// The targets of a configured id.
@@ -38,13 +42,16 @@ public record WeightTargets(@Nullable WeightFormat format) {
             return tensor.quantised() ? null : wanted;
         }
         String name = tensor.name();
-        if (name.endsWith(".mlp.gate.weight")) {
+        if (name.endsWith(".mlp.gate.weight") || name.endsWith(INDEXER + INDEX_WEIGHTS)) {
             return null;
         }
         if (name.endsWith(".kv_b_proj.weight")) {
             return WeightFormat.PACKED;
         }
-        boolean vocabulary = name.endsWith("embed_tokens.weight") || name.endsWith("lm_head.weight");
-        return vocabulary ? WeightFormat.INT8 : wanted;
+        boolean finer = name.endsWith(DraftConfig.EMBEDDING)
+                || name.endsWith("lm_head.weight")
+                || name.endsWith(DraftConfig.HEAD)
+                || name.contains(INDEXER);
+        return finer ? WeightFormat.INT8 : wanted;
     }
 }
