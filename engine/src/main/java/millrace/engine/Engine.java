@@ -13,6 +13,7 @@ import millrace.engine.batch.StepModel;
 import millrace.engine.batch.Vocabulary;
 import millrace.engine.batch.WeightWatch;
 import millrace.engine.kernel.Backend;
+import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
 import millrace.engine.model.ModelConfig;
@@ -132,7 +133,7 @@ public final class Engine implements TextEngine {
             Deque<AutoCloseable> resources) {
         try (ModelFiles files = ModelFiles.open(config.model())) {
             ModelTrust trust = check.check(new Opened(config.model(), files));
-            ModelConfig model = ModelConfig.read(files);
+            ModelConfig model = drafting(config.speculation(), ModelConfig.read(files), files);
             TensorExpectation.check(model, files);
             TextCodec codec = reader.read(files, config.chatFormat());
             int maxContext = maxContext(config, model);
@@ -145,7 +146,8 @@ public final class Engine implements TextEngine {
             KvFormat kvFormat = config.kvFormat() == null
                     ? KvFormat.auto(Transformer.kvKind(model))
                     : config.kvFormat();
-            var planner = new MemoryPlanner(config, backend.kernels(), Transformer.kvLayout(model, kvFormat), maxContext);
+            KvLayout layout = Transformer.kvLayout(model, kvFormat, config.indexFormat());
+            var planner = new MemoryPlanner(config, backend.kernels(), layout, maxContext);
             planner.expectWeights(ModelInspection.storedBytes(files));
             ModelWeights weights = ModelWeights.load(
                     model, files, backend.kernels(), WeightTargets.of(config.weightFormat()));
@@ -167,7 +169,8 @@ public final class Engine implements TextEngine {
             resources.push(pool);
             ModelCard card = card(config, model, files, codec, maxContext, backend, pool, planner.weightFormat(), plan, trust,
                     guard == null ? "" : guard.table().sha256());
-            String identity = String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), card.profile());
+            String identity = String.join(" ", card.modelDigest(), card.weightFormat(), card.kvFormat(), card.profile())
+                    + (model.draft() == null ? "" : " draft");
             openChecks(config, pool, identity);
             var checks = new Checks(
                     config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card));
@@ -207,7 +210,7 @@ public final class Engine implements TextEngine {
                 backend.name(),
                 backend.reason(),
                 weightFormat,
-                pool.layout().format().id(),
+                pool.layout().id(),
                 pool.layout().bytesPerToken(),
                 pool.pageCount() * pool.layout().pageBytes(),
                 pool.capacityTokens(),
@@ -258,12 +261,33 @@ public final class Engine implements TextEngine {
                 checks);
     }
 
+    /// The model with its draft layer, where tokens may be drafted.
+    private static ModelConfig drafting(Speculation speculation, ModelConfig model, ModelFiles files) {
+        if (speculation.mode() == Speculation.Mode.OFF) {
+            return model;
+        }
+        ModelConfig drafting = model.withDraft(files);
+        if (drafting.draft() == null && speculation.mode() == Speculation.Mode.MTP) {
+            throw new BackendException(
+                    "SPECULATION_UNAVAILABLE",
+                    "engine.speculation: expected off or auto, as the model has no draft layer (num_nextn_predict_layers and the"
+                            + " tensors behind its last layer), got mtp; use a checkpoint that ships it, or leave it out");
+        }
+        return drafting;
+    }
+
     private static int rows(EngineConfig config) {
-        return config.maxBatch() + config.prefillChunk();
+        return decodeRows(config) + config.prefillChunk();
+    }
+
+    /// Rows of sequences that decode, drafts included.
+    private static int decodeRows(EngineConfig config) {
+        boolean off = config.speculation().mode() == Speculation.Mode.OFF;
+        return config.maxBatch() * (off ? 1 : 1 + config.speculation().tokens());
     }
 
     private static int logitRows(EngineConfig config) {
-        return Math.min(rows(config), Math.max(LOGIT_ROWS, config.maxBatch()));
+        return Math.min(rows(config), Math.max(LOGIT_ROWS, decodeRows(config)));
     }
 
     private static int maxContext(EngineConfig config, ModelConfig model) {

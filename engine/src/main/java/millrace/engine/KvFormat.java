@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import millrace.engine.kernel.CacheShape;
 import org.jspecify.annotations.Nullable;
 
 /// How the KV cache stores a token. `F32` is the reference for comparisons; docs/quality.md says what each costs.
@@ -75,6 +76,28 @@ public enum KvFormat {
             throw new BackendException(
                     "KV_FORMAT",
                     "engine.kv.format: expected auto or one of " + others + ", got \"" + id() + "\": " + refusal);
+        }
+    }
+
+    /// The format of index keys that goes with this one of the rest: the smallest that is not smaller than it.
+    public KvFormat indexFormat() {
+        return switch (this) {
+            case F32, BF16 -> this;
+            case INT8, INT4, FP8, FP8_PLAIN -> INT8;
+        };
+    }
+
+    /// Refuses a format that index keys cannot have.
+    ///
+    /// @param dim dimensions of an index key
+    /// @throws BackendException `KV_INDEX_FORMAT`
+    public void requireForIndex(int dim) {
+        boolean fits = this == F32 || this == BF16 || this == INT8 && dim <= CacheShape.Grouped.MOST_INT8_DIM;
+        if (!fits) {
+            throw new BackendException(
+                    "KV_INDEX_FORMAT",
+                    "engine.kv.index.format: expected auto or one of f32, bf16, int8 (up to "
+                            + CacheShape.Grouped.MOST_INT8_DIM + " dimensions, the model has " + dim + "), got \"" + id() + "\"");
         }
     }
 

@@ -16,6 +16,7 @@ public final class StepInputs {
     private final int maxPages;
     private final int[] tokens;
     private final int[] wantedRows;
+    private final int[] sources;
     private final Rows angles;
     private final CacheBatch batch;
     private final CacheBatch wantedBatch;
@@ -31,6 +32,7 @@ public final class StepInputs {
         this.angles = angles;
         tokens = new int[maxRows];
         wantedRows = new int[maxRows];
+        sources = new int[maxRows];
         batch = new CacheBatch(maxRows);
         wantedBatch = new CacheBatch(maxRows);
         clear();
@@ -122,6 +124,11 @@ public final class StepInputs {
     /// Cosines and sines of each row's position, as [Kernels#rotate] reads them.
     public Rows angles() {
         return angles;
+    }
+
+    /// Which row of another matrix each row begins with, where it begins with one; written by the caller. Not a copy.
+    public int[] sources() {
+        return sources;
     }
 
     /// Where the rows stand, all of them.

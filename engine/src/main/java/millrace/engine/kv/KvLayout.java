@@ -1,6 +1,5 @@
 package millrace.engine.kv;
 
-import java.util.Locale;
 import millrace.engine.KvFormat;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.TileFormat;
@@ -85,6 +84,11 @@ public record KvLayout(
         return ((long) layer * heads + head) * shape.blockBytes();
     }
 
+    /// The format of index keys; null without such.
+    public @Nullable KvFormat indexFormat() {
+        return index == null ? null : KvFormat.valueOf(index.format().name());
+    }
+
     /// Bytes from the start of a page to the index keys of the i-th layer that has them.
     public long indexOffset(int i) {
         return (long) layers * heads * shape.blockBytes() + i * indexBlockBytes();
@@ -105,7 +109,7 @@ public record KvLayout(
 
     /// Names all that the bytes of a page depend on beside the model: `int8`, `int8 index int8`.
     public String id() {
-        return index == null ? format.id() : format.id() + " index " + index.format().name().toLowerCase(Locale.ROOT);
+        return index == null ? format.id() : format.id() + " index " + KvFormat.valueOf(index.format().name()).id();
     }
 
     /// A sixteenth of a page, padding and scales included.

@@ -7,6 +7,7 @@ import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kv.KvLayout;
+import org.jspecify.annotations.Nullable;
 
 /// Attention of one model, with the room for its intermediate results; used layer after layer.
 ///
@@ -14,6 +15,18 @@ import millrace.engine.kv.KvLayout;
 /// queries and stores keys and values, [#read] attends from the first rows of the queries. Attention always reads the
 /// cache, also for the rows of the running step: then it does not matter in which steps a prompt came.
 sealed interface Attention {
+    /// Begins a step.
+    ///
+    /// @param last the largest position of its rows
+    default void begin(int last) {}
+
+    /// Begins a step of drafts that follow those of the last.
+    ///
+    /// @param sources which of the wanted rows of the last step each row follows, ascending
+    default void beginFurther(int last, int[] sources, int rows) {
+        begin(last);
+    }
+
     /// Makes queries of all rows, and writes their keys and values into the cache.
     ///
     /// @param x `[rows][hiddenSize]`, normed
@@ -21,7 +34,7 @@ sealed interface Attention {
     void write(LayerWeights weights, int layer, Rows x, int rows, Rows angles, CacheBatch batch);
 
     /// Moves the queries of the given rows to the front.
-    void keep(int[] sources, int rows);
+    void keep(LayerWeights weights, int[] sources, int rows);
 
     /// Attends from the first `rows` queries, as the batch says, and projects to `out`.
     void read(LayerWeights weights, int layer, int rows, CacheBatch batch, Rows out);
@@ -82,7 +95,7 @@ sealed interface Attention {
         }
 
         @Override
-        public void keep(int[] sources, int rows) {
+        public void keep(LayerWeights weights, int[] sources, int rows) {
             kernels.gather(q, q, sources, rows);
         }
 
@@ -104,6 +117,8 @@ sealed interface Attention {
 
     /// Multi-head latent attention, always in its absorbed form: queries go into the latent space instead of latents
     /// out of it. One form for prompts and single tokens, so that bits do not depend on how a prompt was cut.
+    ///
+    /// Where an indexer chooses, a layer without one of its own takes the positions of the layer before it.
     final class Latent implements Attention {
         private final ModelConfig config;
         private final MlaConfig mla;
@@ -124,6 +139,7 @@ sealed interface Attention {
         private final Rows[] mixedOf;
         private final Rows heads; // [row][head · vHeadDim]
         private final Rows[] headsOf;
+        private final @Nullable Indexer indexer;
 
         private Latent(ModelConfig config, KvLayout layout, CacheShape.Latent shape, Kernels kernels, int maxRows) {
             MlaConfig m = Objects.requireNonNull(config.mla());
@@ -150,6 +166,10 @@ sealed interface Attention {
             mixedOf = perHead(mixed, n);
             heads = kernels.rows(maxRows, n * m.vHeadDim());
             headsOf = perHead(heads, n);
+            indexer = config.indexer() == null
+                    ? null
+                    : new Indexer(
+                            config, config.indexer(), layout, Objects.requireNonNull(layout.index()), kernels, maxRows);
         }
 
         private static Rows[] perHead(Rows all, int heads) {
@@ -159,6 +179,20 @@ sealed interface Attention {
                 views[h] = all.columns(h * width, width);
             }
             return views;
+        }
+
+        @Override
+        public void begin(int last) {
+            if (indexer != null) {
+                indexer.begin(last);
+            }
+        }
+
+        @Override
+        public void beginFurther(int last, int[] sources, int rows) {
+            if (indexer != null) {
+                indexer.beginFurther(last, sources, rows);
+            }
         }
 
         @Override
@@ -178,11 +212,17 @@ sealed interface Attention {
             kernels.rotate(q, rows, n, mla.qkHeadDim(), mla.qkNopeHeadDim(), angles, interleaved);
             kernels.rotate(ropeKey, rows, 1, mla.qkRopeHeadDim(), 0, angles, interleaved);
             kernels.store(shape, batch, layout.blockOffset(layer, 0), latent, ropeKey);
+            if (indexer != null && w.indexer() != null) {
+                indexer.write(w.indexer(), layer, x, queryLatent, rows, angles, batch);
+            }
         }
 
         @Override
-        public void keep(int[] sources, int rows) {
+        public void keep(LayerWeights weights, int[] sources, int rows) {
             kernels.gather(q, q, sources, rows);
+            if (indexer != null) {
+                indexer.keep(((LayerWeights.Latent) weights.attention()).indexer() != null, sources, rows);
+            }
         }
 
         @Override
@@ -194,7 +234,15 @@ sealed interface Attention {
                 projections.add(latentQOf[h], w.keyUp().get(h), null, nope[h], rows);
             }
             kernels.project(projections);
-            kernels.attend(shape, batch, layout.blockOffset(layer, 0), n, scale, latentQ, q, mixed);
+            long offset = layout.blockOffset(layer, 0);
+            if (indexer != null && w.indexer() != null) {
+                indexer.choose(layer, batch);
+            }
+            if (indexer != null && indexer.chose()) {
+                kernels.attend(shape, batch, offset, n, scale, latentQ, q, indexer.selection(), mixed);
+            } else {
+                kernels.attend(shape, batch, offset, n, scale, latentQ, q, mixed);
+            }
             projections.clear();
             for (int h = 0; h < n; h++) {
                 projections.add(headsOf[h], w.valueUp().get(h), null, mixedOf[h], rows);

@@ -1,7 +1,9 @@
 package millrace.engine.model;
 
 import java.util.List;
+import java.util.Objects;
 import java.util.function.IntConsumer;
+import millrace.engine.BackendException;
 import millrace.engine.KvFormat;
 import millrace.engine.batch.LogitFacts;
 import millrace.engine.batch.StepModel;
@@ -26,6 +28,12 @@ import org.jspecify.annotations.Nullable;
 ///  rows that want logits ─▶ norm ─▶ lmHead ─▶ logits
 /// ```
 ///
+/// With a draft layer, the norm is taken of all rows, since each is where a draft may start from:
+///
+/// ```
+///  norm(embedding(next token)), norm(hidden state) ─▶ project ─▶ x, through the draft layer ─▶ its norm ─▶ its head ─▶ logits
+/// ```
+///
 /// A row's result depends on its tokens up to its position and on nothing else: not on the other rows, on how its
 /// sequence was cut into steps, on threads, or on the backend. [Kernels] says why. A step allocates nothing after the
 /// first few. One thread at a time.
@@ -47,9 +55,13 @@ public final class Transformer implements StepModel {
     private final @Nullable RowFacts facts; // of the logits
     private final @Nullable LogitFacts known;
     private final Projections head = new Projections(1);
+    private final @Nullable Drafter drafter;
 
     /// Whether the inputs of the next step were sent.
     private boolean ready;
+
+    /// The largest position of the rows of the inputs.
+    private int lastPosition;
 
     /// @param pool of the pages that steps will read and write
     /// @param maxRows the most rows of a step
@@ -78,7 +90,7 @@ public final class Transformer implements StepModel {
             Kernels kernels,
             int maxRows,
             int maxLogitRows) {
-        if (!layout.equals(kvLayout(config, layout.format()))) {
+        if (!layout.equals(kvLayout(config, layout.format(), layout.indexFormat()))) {
             throw new IllegalArgumentException("transformer: a KV cache of another model: " + layout);
         }
         this.config = config;
@@ -94,6 +106,49 @@ public final class Transformer implements StepModel {
         logits = kernels.hostRows(maxLogitRows, config.vocabSize());
         facts = kernels.facts(maxLogitRows, config.vocabSize());
         known = facts == null ? null : new Known(facts);
+        drafter = weights.draft() == null ? null : new Drafter(weights.draft(), maxRows, maxLogitRows);
+    }
+
+    /// The draft layer, with the room for what it starts from.
+    private final class Drafter {
+        private final LayerWeights.Draft weights;
+        private final Rows states; // [row][hiddenSize], of the last step, behind the final norm
+        private final Rows both; // [row][2 · hiddenSize]
+        private final Rows embeddings; // in both
+        private final Rows hiddens; // in both
+        private final Rows drafted; // [logit row][hiddenSize], behind the draft layer's norm
+        private final Runnable first = () -> compute(false);
+        private final Runnable further = () -> compute(true);
+
+        Drafter(LayerWeights.Draft weights, int maxRows, int maxLogitRows) {
+            this.weights = weights;
+            int hidden = config.hiddenSize();
+            states = kernels.rows(maxRows, hidden);
+            both = kernels.rows(maxRows, 2 * hidden);
+            embeddings = both.columns(0, hidden);
+            hiddens = both.columns(hidden, hidden);
+            drafted = kernels.rows(maxLogitRows, hidden);
+        }
+
+        private void compute(boolean fromDrafts) {
+            int rows = inputs.rows();
+            float eps = config.rmsNormEps();
+            kernels.embed(delta, weights.embedding(), inputs.tokens(), rows);
+            kernels.rmsNorm(embeddings, delta, weights.embeddingNorm(), eps, rows, 1);
+            kernels.gather(delta, fromDrafts ? carried() : states, inputs.sources(), rows);
+            kernels.rmsNorm(hiddens, delta, weights.hiddenNorm(), eps, rows, 1);
+            kernels.project(head.clear().add(x, weights.project(), null, both, rows));
+            rows = layer(weights.layer(), config.numHiddenLayers(), rows, true);
+            if (rows > 0) {
+                kernels.rmsNorm(drafted, x, weights.headNorm(), eps, rows, 1);
+                kernels.project(head.clear().add(logits, weights.head(), null, drafted, rows));
+            }
+        }
+
+        /// What further drafts start from: the rows with logits stand at the front of both.
+        private Rows carried() {
+            return Objects.requireNonNull(config.draft()).carriesNormed() ? drafted : x;
+        }
     }
 
     /// What the kernels know of the logits.
@@ -133,11 +188,29 @@ public final class Transformer implements StepModel {
     ///
     /// @throws BackendException `KV_FORMAT` for a format that it cannot have
     public static KvLayout kvLayout(ModelConfig config, KvFormat format) {
+        return kvLayout(config, format, null);
+    }
+
+    /// The same with the format of index keys, where the model has such; null for the one that goes with `format`.
+    ///
+    /// @throws BackendException `KV_FORMAT`, `KV_INDEX_FORMAT` for a format that it cannot have
+    public static KvLayout kvLayout(ModelConfig config, KvFormat format, @Nullable KvFormat indexFormat) {
         MlaConfig mla = config.mla();
         format.require(kvKind(config), config.headDim());
-        return mla == null
-                ? KvLayout.grouped(format, config.numHiddenLayers(), config.numKeyValueHeads(), config.headDim())
-                : KvLayout.latent(format, config.numHiddenLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
+        KvLayout layout = mla == null
+                ? KvLayout.grouped(format, config.cachedLayers(), config.numKeyValueHeads(), config.headDim())
+                : KvLayout.latent(format, config.cachedLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
+        IndexerConfig indexer = config.indexer();
+        if (indexer == null) {
+            if (indexFormat != null) {
+                throw new BackendException("KV_INDEX_FORMAT", "engine.kv.index.format: expected auto, as the model has no"
+                        + " indexer, got \"" + indexFormat.id() + "\"; leave it out");
+            }
+            return layout;
+        }
+        KvFormat index = indexFormat == null ? format.indexFormat() : indexFormat;
+        index.requireForIndex(indexer.headDim());
+        return layout.withIndex(index, config.indexedLayers(), indexer.headDim());
     }
 
     /// Bytes of the rows that a transformer of these limits holds between its operations.
@@ -145,6 +218,13 @@ public final class Transformer implements StepModel {
         long hidden = config.hiddenSize();
         int rotary = new RotaryEmbedding(config.rope()).rotaryDim();
         long perRow = 3 * hidden + rotary + attentionFloats(config) + feedForwardFloats(config);
+        if (config.draft() != null) {
+            perRow += 3 * hidden;
+            maxLogitRows += (int) (maxLogitRows * hidden / config.vocabSize());
+        }
+        if (config.indexer() != null) {
+            perRow += Indexer.perRow(config.indexer());
+        }
         return Float.BYTES * (maxRows * perRow + (long) maxLogitRows * config.vocabSize());
     }
 
@@ -248,6 +328,35 @@ public final class Transformer implements StepModel {
     }
 
     @Override
+    public boolean drafts() {
+        return drafter != null;
+    }
+
+    @Override
+    public int draft(StepPlan plan, int[] sources, boolean further) {
+        if (drafter == null) {
+            throw new UnsupportedOperationException("this model has no draft layer");
+        }
+        read(plan);
+        int rows = inputs.rows();
+        if (rows == 0) {
+            return 0;
+        }
+        System.arraycopy(sources, 0, inputs.sources(), 0, rows);
+        kernels.send(inputs);
+        if (further) {
+            attention.beginFurther(lastPosition, inputs.sources(), rows);
+        } else {
+            attention.begin(lastPosition);
+        }
+        kernels.run(0, further ? drafter.further : drafter.first);
+        if (inputs.wanted() > 0) {
+            kernels.fetch(logits, inputs.wanted());
+        }
+        return inputs.wanted();
+    }
+
+    @Override
     public int forward(StepPlan plan) {
         if (!ready) {
             read(plan);
@@ -257,6 +366,7 @@ public final class Transformer implements StepModel {
             kernels.send(inputs);
         }
         ready = false;
+        attention.begin(lastPosition);
         kernels.run(inputs.bucket(), operations);
         int wanted = inputs.wanted();
         if (wanted > 0) {
@@ -268,43 +378,63 @@ public final class Transformer implements StepModel {
     /// The operations of a step. Where all rows are wanted, which depends on the bucket alone, none is moved.
     private void compute() {
         int rows = inputs.rows();
-        CacheBatch batch = inputs.batch();
         float eps = config.rmsNormEps();
         kernels.embed(x, weights.embedding(), inputs.tokens(), rows);
         int lastLayer = config.numHiddenLayers() - 1;
         for (int layer = 0; layer <= lastLayer; layer++) {
-            LayerWeights w = weights.layer(layer);
-
-            kernels.rmsNorm(normed, x, w.inputNorm(), eps, rows, 1);
-            attention.write(w, layer, normed, rows, inputs.angles(), batch);
-            if (layer == lastLayer && inputs.wanted() < rows) {
-                // Keys and values of every row are in the cache: from here on only rows with logits matter.
-                batch = inputs.wantedBatch();
-                rows = inputs.wanted();
-                if (rows == 0) {
-                    return;
-                }
-                attention.keep(inputs.wantedRows(), rows);
-                kernels.gather(x, x, inputs.wantedRows(), rows);
-            }
-            attention.read(w, layer, rows, batch, delta);
-            if (w.attentionOutputNorm() != null) {
-                kernels.rmsNorm(delta, delta, w.attentionOutputNorm(), eps, rows, 1);
-            }
-            kernels.add(x, delta, rows);
-
-            kernels.rmsNorm(normed, x, w.feedForwardNorm(), eps, rows, 1);
-            feedForward.run(w.feedForward(), normed, rows, delta);
-            if (w.feedForwardOutputNorm() != null) {
-                kernels.rmsNorm(delta, delta, w.feedForwardOutputNorm(), eps, rows, 1);
-            }
-            kernels.add(x, delta, rows);
+            rows = layer(weights.layer(layer), layer, rows, layer == lastLayer && drafter == null);
         }
-        kernels.rmsNorm(normed, x, weights.finalNorm(), eps, rows, 1);
+        if (drafter != null) {
+            kernels.rmsNorm(drafter.states, x, weights.finalNorm(), eps, rows, 1);
+            rows = inputs.wanted();
+            if (rows > 0) {
+                kernels.gather(normed, drafter.states, inputs.wantedRows(), rows);
+            }
+        } else if (rows > 0) {
+            kernels.rmsNorm(normed, x, weights.finalNorm(), eps, rows, 1);
+        }
+        if (rows == 0) {
+            return;
+        }
         kernels.project(head.clear().add(logits, weights.lmHead(), null, normed, rows));
         if (facts != null) {
             kernels.inspect(facts, logits, rows);
         }
+    }
+
+    /// One layer over the first rows of x.
+    ///
+    /// @param last whether only rows with logits matter once keys and values of all rows are in the cache; they are then the
+    ///        first of x
+    /// @return how many rows are left
+    private int layer(LayerWeights w, int layer, int allRows, boolean last) {
+        int rows = allRows;
+        float eps = config.rmsNormEps();
+        CacheBatch batch = inputs.batch();
+        kernels.rmsNorm(normed, x, w.inputNorm(), eps, rows, 1);
+        attention.write(w, layer, normed, rows, inputs.angles(), batch);
+        if (last && inputs.wanted() < rows) {
+            batch = inputs.wantedBatch();
+            rows = inputs.wanted();
+            if (rows == 0) {
+                return 0;
+            }
+            attention.keep(w, inputs.wantedRows(), rows);
+            kernels.gather(x, x, inputs.wantedRows(), rows);
+        }
+        attention.read(w, layer, rows, batch, delta);
+        if (w.attentionOutputNorm() != null) {
+            kernels.rmsNorm(delta, delta, w.attentionOutputNorm(), eps, rows, 1);
+        }
+        kernels.add(x, delta, rows);
+
+        kernels.rmsNorm(normed, x, w.feedForwardNorm(), eps, rows, 1);
+        feedForward.run(w.feedForward(), normed, rows, delta);
+        if (w.feedForwardOutputNorm() != null) {
+            kernels.rmsNorm(delta, delta, w.feedForwardOutputNorm(), eps, rows, 1);
+        }
+        kernels.add(x, delta, rows);
+        return rows;
     }
 
     /// Takes the plan over: tokens, angles, and the segments of all rows and of those with logits.
@@ -315,6 +445,7 @@ public final class Transformer implements StepModel {
                     .formatted(inputs.maxRows(), logits.capacity(), rows, plan.logitRowCount()));
         }
         inputs.clear();
+        lastPosition = 0;
         for (int s = 0; s < plan.segmentCount(); s++) {
             int n = plan.rows(s);
             for (int row = plan.firstRow(s); row < plan.firstRow(s) + n; row++) {
@@ -326,6 +457,7 @@ public final class Transformer implements StepModel {
                 inputs.addRow(token);
                 rotary.angles(plan.position(row), inputs.angles().values(), inputs.angles().at(row));
             }
+            lastPosition = Math.max(lastPosition, plan.startPosition(s) + n - 1);
             PageTable pages = plan.pages(s);
             int wanted = switch (plan.wanted(s)) {
                 case NONE -> 0;

@@ -19,6 +19,7 @@ final class CudaInputs {
     private final StepBlock.Part counts;
     private final StepBlock.Part tokens;
     private final StepBlock.Part wantedRows;
+    private final StepBlock.Part sources;
     private final StepBlock.Part angles;
     private final CudaCacheBatch batch;
     private final CudaCacheBatch wantedBatch;
@@ -30,6 +31,7 @@ final class CudaInputs {
         counts = block.part(Integer.BYTES * COUNTS);
         tokens = block.part(ints);
         wantedRows = block.part(ints);
+        sources = block.part(ints);
         angles = block.part((long) Float.BYTES * maxRows * rotaryDim);
         batch = new CudaCacheBatch(block, maxRows, maxPages);
         wantedBatch = new CudaCacheBatch(block, maxRows, maxPages);
@@ -57,6 +59,7 @@ final class CudaInputs {
         counts.use(Integer.BYTES * COUNTS);
         put(inputs.tokens(), rows, tokens);
         put(inputs.wantedRows(), wanted, wantedRows);
+        put(inputs.sources(), rows, sources);
         Rows table = inputs.angles();
         int floats = rows * table.width();
         MemorySegment.copy(table.values(), 0, angles.host(), ValueLayout.JAVA_FLOAT, 0, floats);
@@ -89,13 +92,16 @@ final class CudaInputs {
         return inputs.batch().segmentOf(inputs.wantedRows()[inputs.wantedBatch().firstRow(wanted)]);
     }
 
-    /// Address of an array of these inputs: tokens or wanted rows.
+    /// Address of an array of these inputs: tokens, wanted rows or sources.
     long address(int[] values) {
         if (values == inputs.tokens()) {
             return tokens.address();
         }
         if (values == inputs.wantedRows()) {
             return wantedRows.address();
+        }
+        if (values == inputs.sources()) {
+            return sources.address();
         }
         throw new IllegalArgumentException("cuda: expected an array of the step's inputs, got another one");
     }
