@@ -3,6 +3,7 @@ package millrace.engine.model;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Map;
+import java.util.stream.IntStream;
 import millrace.engine.KvFormat;
 import millrace.engine.batch.StepPlan;
 import millrace.engine.batch.StepPlan.Logits;
@@ -22,10 +23,10 @@ public final class ModelRun implements AutoCloseable {
     private final Transformer transformer;
     private final StepPlan plan = new StepPlan(32, MAX_ROWS);
 
-    private ModelRun(Path dir, Backend backend, KvFormat format, WeightTargets targets) {
+    private ModelRun(Path dir, Backend backend, KvFormat format, WeightTargets targets, boolean drafting) {
         this.backend = backend;
         try (ModelFiles files = ModelFiles.open(dir)) {
-            config = ModelConfig.read(files);
+            config = drafting ? ModelConfig.read(files).withDraft(files) : ModelConfig.read(files);
             TensorExpectation.check(config, files);
             weights = ModelWeights.load(config, files, backend.kernels(), targets);
         }
@@ -39,12 +40,17 @@ public final class ModelRun implements AutoCloseable {
 
     /// The same on a backend, which is closed with the run.
     public static ModelRun open(Path dir, Backend backend, KvFormat format) {
-        return new ModelRun(dir, backend, format, WeightTargets.STORED);
+        return new ModelRun(dir, backend, format, WeightTargets.STORED, false);
+    }
+
+    /// The same with the model's draft layer.
+    public static ModelRun openDrafting(Path dir, Backend backend, KvFormat format) {
+        return new ModelRun(dir, backend, format, WeightTargets.STORED, true);
     }
 
     /// The same with weights in another format, by its id.
     public static ModelRun open(Path dir, String backendName, int threads, KvFormat format, String weights) {
-        return new ModelRun(dir, Backend.open(backendName, threads), format, WeightTargets.of(weights));
+        return new ModelRun(dir, Backend.open(backendName, threads), format, WeightTargets.of(weights), false);
     }
 
     /// Bytes of the matrices by format.
@@ -102,6 +108,32 @@ public final class ModelRun implements AutoCloseable {
         } finally {
             table.release();
         }
+    }
+
+    /// Logits of the draft layer at every position but the last, the prompt cut into chunks.
+    public float[][] drafts(int[] ids, int chunk) {
+        PageTable table = newTable();
+        float[][] rows = new float[ids.length - 1][];
+        try {
+            for (int from = 0; from < rows.length; from += chunk) {
+                int n = Math.min(chunk, rows.length - from);
+                step(table, ids, from, n, Logits.NONE);
+                draft(table, ids, from, n);
+                for (int i = 0; i < n; i++) {
+                    rows[from + i] = row(i);
+                }
+            }
+            return rows;
+        } finally {
+            table.release();
+        }
+    }
+
+    /// Feeds the draft layer with the rows of the last step; returns the number of logit rows.
+    public int draft(PageTable table, int[] ids, int from, int count) {
+        plan.clear();
+        plan.add(table, ids, from + 1, count, from, Logits.ALL);
+        return transformer.draft(plan, IntStream.range(0, count).toArray(), false);
     }
 
     /// One step with one segment; returns the number of logit rows.

@@ -6,9 +6,11 @@ import static org.assertj.core.api.Assertions.within;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.Comparator;
 import java.util.stream.IntStream;
 import millrace.engine.KvFormat;
 import millrace.engine.TinyModel;
+import millrace.engine.kernel.Backend;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -23,16 +25,39 @@ final class TransformerGoldenTest {
     Path dir;
 
     @ParameterizedTest
-    @ValueSource(strings = {"glm4_moe", "kimi_k2", "kimi_k2:no_q_lora", "glm4", "llama", "qwen3"})
+    @ValueSource(strings = {"glm4_moe", "kimi_k2", "kimi_k2:no_q_lora", "glm_moe_dsa", "glm4", "llama", "qwen3"})
     void logitsShouldBeThoseOfTheReference(String name) throws IOException {
         TinyModel model = TinyModel.of(name.split(":")[0]);
         check(name, name.endsWith("no_q_lora") ? model.withoutQueryLatent() : model, "auto");
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"glm4_moe", "kimi_k2"})
+    @ValueSource(strings = {"glm4_moe", "kimi_k2", "glm_moe_dsa"})
     void logitsOfTheSpecificationShouldBeThoseOfTheReference(String name) throws IOException {
         check(name, TinyModel.of(name), "scalar");
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"glm4_moe", "kimi_k2", "kimi_k2:no_q_lora", "glm_moe_dsa"})
+    void draftsShouldBeThoseOfTheReference(String name) throws IOException {
+        JsonNode golden = TinyModel.golden("golden_tiny").get(name);
+        TinyModel model = TinyModel.of(name.split(":")[0]);
+        Path path = (name.endsWith("no_q_lora") ? model.withoutQueryLatent() : model).write(dir);
+        for (int chunk : new int[] {128, 7, 1}) {
+            try (ModelRun run = ModelRun.openDrafting(path, Backend.open("auto", 2), KvFormat.F32)) {
+                float[][] all = run.drafts(TinyModel.tokens(golden.get("seq_len").intValue()), chunk);
+                float[] logits = all[all.length - 1];
+                for (int i = 0; i < 4; i++) {
+                    assertThat(logits[i])
+                            .as("draft logit %d, chunks of %d", i, chunk)
+                            .isCloseTo(golden.get("mtp_first4").get(i).floatValue(), within(TOLERANCE));
+                }
+                JsonNode best = golden.get("mtp_top1");
+                assertThat(logits[best.get(0).intValue()]).isCloseTo(best.get(1).floatValue(), within(TOLERANCE));
+                assertThat(IntStream.range(0, logits.length).boxed().max(Comparator.comparing(i -> logits[i])))
+                        .contains(best.get(0).intValue());
+            }
+        }
     }
 
     @Test
