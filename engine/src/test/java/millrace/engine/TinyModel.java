@@ -15,10 +15,11 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Predicate;
+import millrace.engine.model.DraftConfig;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.TensorExpectation;
 import millrace.engine.weights.ByteLevelTokenizer;
-import millrace.engine.weights.ModelFiles;
 
 /// A small model of any family, made from its name alone: the same bits on every machine.
 ///
@@ -33,18 +34,27 @@ public final class TinyModel {
     private boolean sharded;
     private boolean tokenizer;
     private boolean ownMtpEmbedding;
+    private boolean ownMtpHead;
     private String dtype = "BF16";
+    private Predicate<String> omitted = name -> false;
     private final List<SafetensorsWriter.Tensor> extra = new ArrayList<>();
 
     private TinyModel(ObjectNode config) {
         this.config = config;
     }
 
-    /// A model of that name: glm4_moe, glm4_moe_lite, kimi_k2, glm4, llama, qwen2 or qwen3.
+    /// A model of that name: glm4_moe, glm4_moe_lite, kimi_k2, glm_moe_dsa, deepseek_v32, glm4, llama, qwen2 or qwen3.
     public static TinyModel of(String modelType) {
         // No golden for this one: the dimensions of latent attention where values are wider than keys.
         boolean lite = modelType.equals("glm4_moe_lite");
-        ObjectNode config = golden("tiny_configs").get(lite ? "kimi_k2" : modelType).deepCopy();
+        // Nor for this: GLM-5's dimensions, an indexer in every layer, which rotates half-split, and YaRN.
+        boolean v32 = modelType.equals("deepseek_v32");
+        JsonNode all = golden("tiny_configs");
+        ObjectNode config = all.get(lite ? "kimi_k2" : v32 ? "glm_moe_dsa" : modelType).deepCopy();
+        if (v32) {
+            config.remove(List.of("indexer_types", "indexer_rope_interleave"));
+            config.set("rope_scaling", all.get("kimi_k2").get("rope_scaling"));
+        }
         if (lite) {
             config.put("qk_nope_head_dim", 24).put("v_head_dim", 48).put("head_dim", 16);
             config.remove("rope_scaling");
@@ -54,6 +64,8 @@ public final class TinyModel {
                     case "glm4_moe" -> "Glm4MoeForCausalLM";
                     case "glm4_moe_lite" -> "Glm4MoeLiteForCausalLM";
                     case "kimi_k2" -> "DeepseekV3ForCausalLM";
+                    case "glm_moe_dsa" -> "GlmMoeDsaForCausalLM";
+                    case "deepseek_v32" -> "DeepseekV32ForCausalLM";
                     case "glm4" -> "Glm4ForCausalLM";
                     case "llama" -> "LlamaForCausalLM";
                     case "qwen2" -> "Qwen2ForCausalLM";
@@ -109,7 +121,34 @@ public final class TinyModel {
 
     /// Draft layers with an embedding and an output projection of their own, as GLM-4.5 has.
     public TinyModel withOwnMtpEmbedding() {
-        ownMtpEmbedding = true;
+        return withOwnMtp(true, true);
+    }
+
+    /// Draft layers with an embedding, an output projection, or both of their own.
+    public TinyModel withOwnMtp(boolean embedding, boolean head) {
+        ownMtpEmbedding = embedding;
+        ownMtpHead = head;
+        return this;
+    }
+
+    /// Without the list of indexers: `index_topk_freq` and `index_skip_topk_offset` say the same.
+    public TinyModel withIndexersByFormula() {
+        return with("indexer_types", null).with("index_topk_freq", 4).with("index_skip_topk_offset", 3);
+    }
+
+    /// Without the list of indexers: `index_topk_pattern` says the same.
+    public TinyModel withIndexersByPattern() {
+        return with("indexer_types", null).with("index_topk_pattern", "FFFSSSF");
+    }
+
+    /// Without a word on which layers have an indexer: all have.
+    public TinyModel withIndexersEverywhere() {
+        return with("indexer_types", null);
+    }
+
+    /// Leaves out the tensors with such names; prefixes of a wrapper do not count.
+    public TinyModel withoutTensors(Predicate<String> which) {
+        omitted = omitted.or(which);
         return this;
     }
 
@@ -150,7 +189,8 @@ public final class TinyModel {
         if (tokenizer) {
             ByteLevelTokenizer.write(dir, config.get("vocab_size").intValue());
         }
-        Map<String, long[]> shapes = shapes(dir);
+        Map<String, long[]> shapes = shapes();
+        shapes.keySet().removeIf(omitted);
         var main = new ArrayList<SafetensorsWriter.Tensor>();
         var drafts = new ArrayList<SafetensorsWriter.Tensor>();
         String draftLayer = "model.layers." + config.get("num_hidden_layers").intValue() + ".";
@@ -195,48 +235,14 @@ public final class TinyModel {
     }
 
     /// Every tensor of the checkpoint by its unwrapped name.
-    private Map<String, long[]> shapes(Path dir) throws IOException {
-        ObjectNode plain = config.deepCopy();
-        Map<String, long[]> shapes = shapes(dir, plain);
-        if (config.path("num_nextn_predict_layers").asInt() == 0) {
-            return shapes;
+    private Map<String, long[]> shapes() {
+        ModelConfig plain = ModelConfig.of(config.toString().getBytes(StandardCharsets.UTF_8));
+        if (config.path("num_nextn_predict_layers").asInt() > 0) {
+            plain = plain.withDraft(new DraftConfig(ownMtpEmbedding, ownMtpHead, false));
         }
-        int layers = config.get("num_hidden_layers").intValue();
-        long hidden = config.get("hidden_size").longValue();
-        long vocab = config.get("vocab_size").longValue();
-        String p = "model.layers." + layers + ".";
-        plain.put("num_hidden_layers", layers + 1);
-        shapes(dir, plain).forEach((name, shape) -> {
-            if (name.startsWith(p)) {
-                shapes.put(name, shape);
-            }
-        });
-        shapes.put(p + "enorm.weight", new long[] {hidden});
-        shapes.put(p + "hnorm.weight", new long[] {hidden});
-        shapes.put(p + "eh_proj.weight", new long[] {hidden, 2 * hidden});
-        shapes.put(p + "shared_head.norm.weight", new long[] {hidden});
-        if (ownMtpEmbedding) {
-            shapes.put(p + "embed_tokens.weight", new long[] {vocab, hidden});
-            shapes.put(p + "shared_head.head.weight", new long[] {vocab, hidden});
-        }
-        return shapes;
-    }
-
-    private static Map<String, long[]> shapes(Path dir, ObjectNode plain) throws IOException {
         Map<String, long[]> shapes = new LinkedHashMap<>();
-        Path scratch = Files.createTempDirectory(dir, "shapes");
-        try {
-            Files.writeString(scratch.resolve("config.json"), plain.toString());
-            SafetensorsWriter.write(scratch.resolve("model.safetensors"), List.of());
-            try (ModelFiles files = ModelFiles.open(scratch)) {
-                TensorExpectation.of(ModelConfig.read(files)).forEach(one ->
-                        shapes.put(one.name(), one.shape().stream().mapToLong(Long::longValue).toArray()));
-            }
-        } finally {
-            Files.deleteIfExists(scratch.resolve("config.json"));
-            Files.deleteIfExists(scratch.resolve("model.safetensors"));
-            Files.deleteIfExists(scratch);
-        }
+        TensorExpectation.of(plain).forEach(one ->
+                shapes.put(one.name(), one.shape().stream().mapToLong(Long::longValue).toArray()));
         return shapes;
     }
 

@@ -42,7 +42,7 @@ final class TinyModelTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"glm4_moe", "kimi_k2", "glm4", "llama", "qwen3", "kimi_k2:no_q_lora"})
+    @ValueSource(strings = {"glm4_moe", "kimi_k2", "glm_moe_dsa", "glm4", "llama", "qwen3", "kimi_k2:no_q_lora"})
     void checkpointShouldHaveTheTensorsOfTheReference(String name) throws IOException {
         JsonNode golden = TinyModel.golden("golden_tiny").get(name);
         TinyModel model = TinyModel.of(name.split(":")[0]);

@@ -31,13 +31,13 @@ final class ModelConfigRefusalTest {
     @Test
     void unknownArchitectureShouldBeRefusedWithTheListOfKnownOnes() {
         String known = "config.json: architectures: expected one of Glm4MoeForCausalLM, Glm4MoeLiteForCausalLM,"
-                + " DeepseekV3ForCausalLM, KimiK25ForConditionalGeneration, Glm4ForCausalLM, LlamaForCausalLM,"
-                + " Qwen2ForCausalLM, Qwen3ForCausalLM, got ";
+                + " DeepseekV3ForCausalLM, KimiK25ForConditionalGeneration, GlmMoeDsaForCausalLM,"
+                + " DeepseekV32ForCausalLM, Glm4ForCausalLM, LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, got ";
         refused(
                 "llama",
-                c -> c.putArray("architectures").add("GlmMoeDsaForCausalLM"),
+                c -> c.putArray("architectures").add("KimiLinearForCausalLM"),
                 "CONFIG_ARCHITECTURE",
-                known + "\"GlmMoeDsaForCausalLM\"; use a supported model");
+                known + "\"KimiLinearForCausalLM\"; use a supported model");
         refused(
                 "llama",
                 c -> c.put("model_type", "mistral").remove("architectures"),
@@ -82,7 +82,8 @@ final class ModelConfigRefusalTest {
         "hidden_act, gelu, silu",
         "scoring_func, softmax, sigmoid",
         "moe_router_activation_func, softmax, sigmoid",
-        "topk_method, greedy, noaux_tc"
+        "topk_method, greedy, noaux_tc",
+        "moe_router_dtype, bfloat16, float32"
     })
     void functionThatIsNotComputedShouldBeRefused(String key, String value, String supported) {
         refused(
@@ -100,6 +101,8 @@ final class ModelConfigRefusalTest {
         "qwen3, attention_bias, CONFIG_UNSUPPORTED, QWEN3",
         "kimi_k2, attention_bias, CONFIG_UNSUPPORTED, DEEPSEEK_V3",
         "glm4_moe_lite, attention_bias, CONFIG_UNSUPPORTED, GLM4_MOE_LITE",
+        "glm_moe_dsa, attention_bias, CONFIG_UNSUPPORTED, GLM_MOE_DSA",
+        "deepseek_v32, attention_bias, CONFIG_UNSUPPORTED, DEEPSEEK_V32",
         "llama, use_qk_norm, CONFIG_UNSUPPORTED, LLAMA",
         "kimi_k2, use_qk_norm, CONFIG_UNSUPPORTED, DEEPSEEK_V3"
     })
@@ -294,7 +297,7 @@ final class ModelConfigRefusalTest {
 
     @Test
     void changedConfigShouldNeverEscapeAsAnotherError() {
-        for (String type : List.of("glm4_moe", "kimi_k2", "llama")) {
+        for (String type : List.of("glm4_moe", "kimi_k2", "glm_moe_dsa", "llama")) {
             ObjectNode sound = TinyModel.of(type).config();
             List<String> keys = sound.propertyStream().map(Map.Entry::getKey).toList();
             List<String> values =

@@ -45,7 +45,8 @@ final class ModelConfigTest {
     // ------------------------------------------------------------------------------------------------- families
 
     @ParameterizedTest
-    @ValueSource(strings = {"glm4_moe", "glm4_moe_lite", "kimi_k2", "glm4", "llama", "qwen2", "qwen3"})
+    @ValueSource(strings = {"glm4_moe", "glm4_moe_lite", "kimi_k2", "glm_moe_dsa", "deepseek_v32", "glm4", "llama", "qwen2",
+        "qwen3"})
     void withoutArchitecturesTheModelTypeShouldTell(String modelType) {
         assertThat(read(modelType, c -> c.remove("architectures"))).isEqualTo(read(modelType, c -> {}));
     }

@@ -122,6 +122,30 @@ final class TensorExpectationTest {
     }
 
     @Test
+    void indexerInALayerThatSharesShouldBeRefused() throws IOException {
+        // Written with an indexer in every layer.
+        TinyModel.of("glm_moe_dsa").withIndexersEverywhere().write(dir);
+        refused(
+                dir,
+                config(TinyModel.of("glm_moe_dsa")),
+                "MODEL_TENSOR_UNEXPECTED",
+                "weights: expected only tensors of GlmMoeDsaForCausalLM, got also"
+                        + " \"model.layers.3.self_attn.indexer.k_norm.bias\"; check that config.json belongs to these"
+                        + " weights");
+    }
+
+    @Test
+    void layerWithoutItsIndexerShouldBeRefused() throws IOException {
+        TinyModel.of("glm_moe_dsa").write(dir);
+        refused(
+                dir,
+                config(TinyModel.of("glm_moe_dsa").withIndexersEverywhere()),
+                "MODEL_TENSOR_MISSING",
+                "weights: expected tensor model.layers.3.self_attn.indexer.wq_b.weight of GlmMoeDsaForCausalLM,"
+                        + " got weights without it; complete the checkpoint");
+    }
+
+    @Test
     void untiedHeadShouldBeRequired() throws IOException {
         TinyModel.of("qwen2").write(dir);
         refused(
