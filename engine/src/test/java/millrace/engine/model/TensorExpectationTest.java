@@ -130,7 +130,7 @@ final class TensorExpectationTest {
                 config(TinyModel.of("glm_moe_dsa")),
                 "MODEL_TENSOR_UNEXPECTED",
                 "weights: expected only tensors of GlmMoeDsaForCausalLM, got also"
-                        + " \"model.layers.3.self_attn.indexer.k_norm.bias\"; check that config.json belongs to these"
+                        + " \"model.layers.3.self_attn.indexer.wq_b.weight\"; check that config.json belongs to these"
                         + " weights");
     }
 
