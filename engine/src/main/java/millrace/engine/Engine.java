@@ -219,7 +219,8 @@ public final class Engine implements TextEngine {
                 backend.profile(),
                 trust,
                 blockTable,
-                backend.kernels().device());
+                backend.kernels().device(),
+                model.draft() == null ? Speculation.OFF : config.speculation());
     }
 
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart

@@ -11,6 +11,8 @@ import java.util.List;
 /// @param tokenizerDigest SHA-256 of the tokenizer's file, hexadecimal
 /// @param templateDigest SHA-256 of the chat format's id and version, hexadecimal: the format is code, not a file
 /// @param backendReason why this backend was chosen
+/// @param kvFormat how the KV cache stores a token, and behind it, where there are index keys, how those are stored: see
+///        [CacheFormats]
 /// @param weightFormat how the weights stay in memory: the formats of the matrices, most bytes first, joined by `+`
 /// @param memory what the engine takes, part by part
 /// @param build version of the engine and a digest of its classes
@@ -19,6 +21,7 @@ import java.util.List;
 /// @param blockTableSha256 SHA-256 of the checksums of the resident weights, 64 hexadecimal digits; empty where they are
 ///        not watched
 /// @param device what computes, where that is not the processor
+/// @param speculation whether tokens are drafted ahead; off where the model has no draft layer
 public record ModelCard(
         String name,
         String architecture,
@@ -42,7 +45,8 @@ public record ModelCard(
         String profile,
         ModelTrust trust,
         String blockTableSha256,
-        Device device) {
+        Device device,
+        Speculation speculation) {
 
     /// One file as it was loaded.
     public record FileDigest(String name, long bytes, String sha256) {}

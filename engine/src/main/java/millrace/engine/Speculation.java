@@ -22,6 +22,27 @@ public record Speculation(Mode mode, int tokens) {
         }
     }
 
+    /// Reads `off`, `mtp`, `auto`, or with a number of tokens `mtp:2`.
+    ///
+    /// @throws IllegalArgumentException for anything else
+    public static Speculation of(String text) {
+        int at = text.indexOf(':');
+        if (at < 0) {
+            return new Speculation(Mode.ofId(text), 1);
+        }
+        String tokens = text.substring(at + 1);
+        if (!tokens.matches("[1-9]\\d{0,3}")) {
+            throw new IllegalArgumentException(
+                    "speculation: expected 1 to " + MOST_TOKENS + " tokens, got \"" + tokens + "\"");
+        }
+        return new Speculation(Mode.ofId(text.substring(0, at)), Integer.parseInt(tokens));
+    }
+
+    /// What [#of] reads.
+    public String id() {
+        return mode == Mode.OFF ? mode.id() : mode.id() + ":" + tokens;
+    }
+
     /// When tokens are drafted.
     public enum Mode {
         OFF,

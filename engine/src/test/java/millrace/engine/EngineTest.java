@@ -210,6 +210,22 @@ class EngineTest {
     }
 
     @Test
+    void whatSparseModelsAndDraftLayersHaveCannotBeAskedOfOthers() {
+        refused(
+                () -> Engine.open(config().withIndexFormat(KvFormat.BF16)),
+                "KV_INDEX_FORMAT",
+                "engine.kv.index.format: expected auto, as the model has no indexer, got \"bf16\"; leave it out");
+        refused(
+                () -> Engine.open(config().withSpeculation(Speculation.of("mtp:2"))),
+                "SPECULATION_UNAVAILABLE",
+                "engine.speculation: expected off or auto, as the model has no draft layer (num_nextn_predict_layers and the"
+                        + " tensors behind its last layer), got mtp; use a checkpoint that ships it, or leave it out");
+        try (Engine engine = Engine.open(config().withSpeculation(Speculation.of("auto:2")))) {
+            assertThat(engine.card().speculation()).isEqualTo(Speculation.OFF);
+        }
+    }
+
+    @Test
     void aModelWithoutATokenizerTakesTokenIdsOnly(@TempDir Path bare) throws IOException {
         TinyModel.of("llama").write(bare);
         refused(() -> Engine.open(EngineConfig.of(bare)), "TOK_MISSING", null);

@@ -45,9 +45,11 @@ final class EventLeaves {
 
     private static String build(ModelCard card) {
         String[] parts = card.build().split(" ", 2);
+        String[] cache = card.kvFormat().split(" index ", 2);
         return words(
                 "version", parts[0], "digest", parts.length > 1 ? parts[1] : "", "backend", card.backend(),
-                "profile", card.profile(), "weights", card.weightFormat(), "kv", card.kvFormat(),
+                "profile", card.profile(), "weights", card.weightFormat(), "kv", cache[0],
+                "index", cache.length > 1 ? cache[1] : "", "speculation", card.speculation().id(),
                 "sampler", Sampling.ALGORITHM, "chat", card.chatFormat(),
                 "java", Runtime.version().toString(), "os", System.getProperty("os.name"), "arch", System.getProperty("os.arch"));
     }

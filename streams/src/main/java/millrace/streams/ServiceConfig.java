@@ -11,6 +11,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import millrace.engine.CacheFormats;
 import millrace.engine.CudaConfig;
 import millrace.engine.EngineConfig;
 import millrace.engine.IntegrityConfig;
@@ -112,6 +113,12 @@ public final class ServiceConfig {
                     "With cuda: which device, as the driver counts them; CUDA_VISIBLE_DEVICES changes the count.")
             .define("engine.kv.format", Type.STRING, "auto", ValidString.in(KvFormat.ids().toArray(String[]::new)), Importance.MEDIUM,
                     "How the KV cache stores a token: auto takes the smallest that is lossless in practice, see docs/quality.md.")
+            .define("engine.kv.index.format", Type.STRING, "auto", ValidString.in(CacheFormats.indexIds().toArray(String[]::new)), Importance.LOW,
+                    "How index keys of sparse attention are stored: auto goes with engine.kv.format; of no other model can one be asked for.")
+            .define("engine.speculation", Type.STRING, "off", ValidString.in(Speculation.Mode.ids().toArray(String[]::new)), Importance.MEDIUM,
+                    "Whether the model's draft layer drafts tokens ahead, which changes no answer: off, mtp in every step, auto while it pays.")
+            .define("engine.speculation.tokens", Type.INT, 1, Range.between(1, Speculation.MOST_TOKENS), Importance.LOW,
+                    "The most tokens that are drafted for a sequence in a step.")
             .define("engine.weights", Type.STRING, "stored", ValidString.in(EngineConfig.WEIGHT_FORMATS.toArray(String[]::new)), Importance.MEDIUM,
                     "How weights stay in memory: stored keeps the checkpoint's formats, the others convert while loading.")
             .define("engine.memory.bytes", Type.LONG, 0L, Range.atLeast(0), Importance.HIGH,
@@ -388,8 +395,8 @@ public final class ServiceConfig {
                 string("engine.backend"),
                 CudaConfig.of(string("engine.cuda.driver")).withDevice(integer("engine.cuda.device")),
                 KvFormat.ofIdOrAuto(string("engine.kv.format")),
-                null,
-                Speculation.OFF,
+                CacheFormats.indexOfIdOrAuto(string("engine.kv.index.format")),
+                new Speculation(Speculation.Mode.ofId(string("engine.speculation")), integer("engine.speculation.tokens")),
                 string("engine.weights"),
                 number("engine.memory.bytes"),
                 number("engine.kv.bytes"),

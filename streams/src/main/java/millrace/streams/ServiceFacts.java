@@ -18,6 +18,7 @@ final class ServiceFacts {
         facts.put("Verified at load", verifyMode);
         facts.put("Weights", card.weightFormat());
         facts.put("KV cache", card.kvFormat() + ", %,d tokens".formatted(card.kvCapacityTokens()));
+        facts.put("Speculation", card.speculation().id());
         facts.put("Context", "%,d tokens".formatted(card.maxContext()));
         facts.put("Backend", card.backend() + ", " + card.profile());
         if (!card.device().isProcessor()) {

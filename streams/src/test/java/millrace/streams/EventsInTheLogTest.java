@@ -89,7 +89,7 @@ class EventsInTheLogTest {
         assertThat(load.getDetail()).isEqualTo("model=scripted digest=" + ScriptedEngine.MODEL_DIGEST
                 + " trust=digest_recorded verified=false load_verify=full backend=none profile=scripted/v1");
         assertThat(service.logged(1).getDetail()).startsWith("version=1.0 digest=" + "12".repeat(32)
-                + " backend=none profile=scripted/v1 weights=int4+bf16 kv=int8 sampler=").contains(" java=", " os=", " arch=");
+                + " backend=none profile=scripted/v1 weights=int4+bf16 kv=int8 speculation=off sampler=").contains(" java=", " os=", " arch=");
         assertThat(text(service.log.getFirst().headers(), "attest-event")).isEqualTo("MODEL_LOAD");
     }
 

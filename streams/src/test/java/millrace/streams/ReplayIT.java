@@ -332,7 +332,7 @@ class ReplayIT {
                 card.tokenizerDigest(), card.templateDigest(), card.chatFormat(), card.parameters(), card.vocabSize(),
                 card.maxContext(), "cuda", "", card.weightFormat(), card.kvFormat(), card.kvBytesPerToken(), card.kvBytes(),
                 card.kvCapacityTokens(), card.memory(), card.build(), "cuda-mma/v1", card.trust(), card.blockTableSha256(),
-                new Device("Some GPU", "9.0", "12.8", "ab".repeat(32), false)));
+                new Device("Some GPU", "9.0", "12.8", "ab".repeat(32), false), card.speculation()));
     }
 
     /// Says that it is another one.

@@ -20,6 +20,7 @@ import millrace.engine.ModelTrust;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
 import millrace.engine.ReplyReader;
+import millrace.engine.Speculation;
 import millrace.engine.TextEngine;
 import millrace.engine.Timings;
 import millrace.engine.Transcript;
@@ -98,7 +99,7 @@ final class ScriptedEngine implements TextEngine {
     public ModelCard card() {
         return new ModelCard(MODEL, "Scripted", MODEL_DIGEST, List.of(), "cd".repeat(32), "ef".repeat(32), "none", 0, 256,
                 MAX_CONTEXT, "none", "scripted", "int4+bf16", "int8", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32), "scripted/v1",
-                trust, blockTable, device);
+                trust, blockTable, device, Speculation.OFF);
     }
 
     @Override

@@ -11,6 +11,8 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
 import millrace.engine.EngineConfig;
+import millrace.engine.KvFormat;
+import millrace.engine.Speculation;
 import org.apache.kafka.common.config.ConfigException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -41,8 +43,24 @@ class ServiceConfigTest {
         assertThat(config.isSet("topics.partitions")).isFalse();
         EngineConfig engine = config.engine(directory);
         assertThat(engine.kvFormat()).isNull();
+        assertThat(engine.indexFormat()).isNull();
+        assertThat(engine.speculation()).isEqualTo(Speculation.OFF);
         assertThat(engine.pinnedDigest()).isNull();
         assertThat(engine.chatFormat()).isNull();
+    }
+
+    @Test
+    void handsFormatOfIndexKeysAndSpeculationToTheEngine() {
+        EngineConfig engine = ServiceConfig.of(Map.of("engine.kv.index.format", "bf16", "engine.speculation", "mtp",
+                "engine.speculation.tokens", "3")).engine(directory);
+        assertThat(engine.indexFormat()).isEqualTo(KvFormat.BF16);
+        assertThat(engine.speculation()).isEqualTo(new Speculation(Speculation.Mode.MTP, 3));
+        refused("engine.kv.index.format", "fp8",
+                "Invalid value fp8 for configuration engine.kv.index.format: String must be one of: auto, f32, bf16, int8");
+        refused("engine.speculation", "on",
+                "Invalid value on for configuration engine.speculation: String must be one of: off, mtp, auto");
+        refused("engine.speculation.tokens", "4",
+                "Invalid value 4 for configuration engine.speculation.tokens: Value must be no more than 3");
     }
 
     @Test

@@ -15,6 +15,7 @@ import millrace.engine.ModelCard;
 import millrace.engine.ModelTrust;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
+import millrace.engine.Speculation;
 import millrace.engine.TextEngine;
 import millrace.engine.Timings;
 import millrace.engine.Transcript;
@@ -40,7 +41,7 @@ public final class NoOpEngine implements TextEngine {
     public ModelCard card() {
         return new ModelCard("no-op", "NoOp", "sha256:" + ZEROS, List.of(), ZEROS, ZEROS, "none", 0, 256, 1 << 20, "none",
                 "answers with the prompt", "none", "none", 0, 0, 0, MemoryPlan.NONE, "no-op " + ZEROS, "none",
-                ModelTrust.OFF, "", Device.PROCESSOR);
+                ModelTrust.OFF, "", Device.PROCESSOR, Speculation.OFF);
     }
 
     @Override

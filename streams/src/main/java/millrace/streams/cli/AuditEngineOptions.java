@@ -1,11 +1,13 @@
 package millrace.streams.cli;
 
+import millrace.engine.CacheFormats;
 import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.IntegrityConfig;
 import millrace.engine.KvFormat;
 import millrace.engine.Machine;
+import millrace.engine.Speculation;
 import millrace.schemas.AttestationRecord;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
@@ -30,6 +32,15 @@ final class AuditEngineOptions {
     @Option(names = "--kv", paramLabel = "FORMAT", description = "KV format (default: that of the first leaf).")
     @Nullable String kvFormat;
 
+    @Option(names = "--kv-index", paramLabel = "FORMAT",
+            description = "Format of index keys (default: that of the first leaf).")
+    @Nullable String indexFormat;
+
+    @Option(names = "--speculation", paramLabel = "MODE", defaultValue = "off",
+            description = "off (default), mtp or auto, with a number of tokens if wanted: mtp:2; "
+                    + "an answer has the same bits either way.")
+    String speculation = "off";
+
     @Option(names = "--weights", paramLabel = "FORMAT", defaultValue = "stored",
             description = "How weights stay in memory: stored (default), bf16, packed, int8 or int4.")
     String weights = "stored";
@@ -44,10 +55,13 @@ final class AuditEngineOptions {
     /// @param activations whether activation proofs are made, as some of the leaves have them
     Engine open(CudaConfig cuda, AttestationRecord attested, int logitsEvery, boolean activations) {
         try (LocalModel local = LocalModel.of(model)) {
+            CacheFormats cache = CacheFormats.of(attested.getKvFormat());
             IntegrityConfig checks = IntegrityConfig.DEFAULT;
             EngineConfig config = EngineConfig.of(local.directory()).withBackend(backend(attested.getProfile())).withCuda(cuda).withThreads(threads)
                     .withMaxBatch(batch).withWeightFormat(weights)
-                    .withKvFormat(KvFormat.ofIdOrAuto(kvFormat == null ? attested.getKvFormat() : kvFormat))
+                    .withKvFormat(kvFormat == null ? cache.kv() : KvFormat.ofIdOrAuto(kvFormat))
+                    .withIndexFormat(indexFormat == null ? cache.index() : CacheFormats.indexOfIdOrAuto(indexFormat))
+                    .withSpeculation(Speculation.of(speculation))
                     .withIntegrity(new IntegrityConfig(checks.profile(), checks.scrubInterval(), checks.scrubShare(),
                             checks.kvMaxAge(), checks.canaryInterval(), logitsEvery, activations));
             return Engine.openForIds(kvBytes == null ? config : config.withKvBytes(kvBytes));

@@ -5,10 +5,12 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import millrace.engine.CacheFormats;
 import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
+import millrace.engine.Speculation;
 import millrace.engine.TextCodec;
 import millrace.engine.WeightCheck;
 import millrace.streams.ModelBundleCheck;
@@ -23,9 +25,11 @@ import picocli.CommandLine.TypeConversionException;
 /// Options of every command that runs an engine. An option stands above a `-D` key for the same thing.
 final class EngineOptions {
     private static final String KEYS = "engine.aging.ms, engine.backend, engine.cache.prefix, engine.chat.format, "
-            + "engine.cuda.device, engine.cuda.driver, engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, engine.memory.bytes, "
+            + "engine.cuda.device, engine.cuda.driver, engine.kv.bytes, engine.kv.format, "
+            + "engine.kv.index.format, engine.max.batch, engine.max.context, engine.memory.bytes, "
             + "engine.model, engine.model.digest, engine.model.key, engine.model.signature, "
-            + "engine.model.verify, engine.prefill.chunk, engine.threads, engine.weights";
+            + "engine.model.verify, engine.prefill.chunk, engine.speculation, engine.speculation.tokens, engine.threads, "
+            + "engine.weights";
 
     @Spec(Spec.Target.MIXEE)
     @Nullable CommandSpec spec;
@@ -49,6 +53,19 @@ final class EngineOptions {
             description = "How the KV cache stores a token: auto (default), f32, bf16, int8; int4 (grouped attention); fp8, "
                     + "fp8-plain (latent attention).")
     @Nullable String kvFormat;
+
+    @Option(
+            names = "--kv-index",
+            paramLabel = "FORMAT",
+            description = "How index keys of sparse attention are stored: auto (default, goes with --kv), f32, bf16 or int8.")
+    @Nullable String indexFormat;
+
+    @Option(
+            names = "--speculation",
+            paramLabel = "MODE",
+            description = "Whether the model's draft layer drafts tokens ahead: off (default), mtp or auto, with a number of "
+                    + "tokens if wanted: mtp:2. It changes no token of an answer.")
+    @Nullable String speculation;
 
     @Option(
             names = "--weights",
@@ -131,6 +148,8 @@ final class EngineOptions {
         }
         config = backend == null ? config : with(config, "--backend", backend);
         config = kvFormat == null ? config : with(config, "--kv", kvFormat);
+        config = indexFormat == null ? config : with(config, "--kv-index", indexFormat);
+        config = speculation == null ? config : with(config, "--speculation", speculation);
         config = weightFormat == null ? config : with(config, "--weights", weightFormat);
         config = kvBytes == null ? config : config.withKvBytes(kvBytes);
         config = threads == null ? config : with(config, "--threads", threads.toString());
@@ -144,6 +163,12 @@ final class EngineOptions {
             case "engine.cuda.driver" -> config.withCuda(driver(key, value).withDevice(config.cuda().device()));
             case "engine.cuda.device" -> config.withCuda(config.cuda().withDevice(number(key, value, 0, 255)));
             case "engine.kv.format", "--kv" -> config.withKvFormat(format(key, value));
+            case "engine.kv.index.format", "--kv-index" -> config.withIndexFormat(indexFormat(key, value));
+            case "engine.speculation", "--speculation" ->
+                config.withSpeculation(speculation(key, value, config.speculation().tokens()));
+            case "engine.speculation.tokens" ->
+                config.withSpeculation(new Speculation(
+                        config.speculation().mode(), number(key, value, 1, Speculation.MOST_TOKENS)));
             case "engine.weights", "--weights" -> config.withWeightFormat(weights(key, value));
             case "engine.memory.bytes" -> config.withMemoryBytes(bytes(key, value));
             case "engine.cache.prefix" -> config.withPrefixCache(flag(key, value));
@@ -179,6 +204,24 @@ final class EngineOptions {
     private @Nullable KvFormat format(String key, String value) {
         try {
             return KvFormat.ofIdOrAuto(value);
+        } catch (IllegalArgumentException e) {
+            throw wrong(key + ": " + e.getMessage());
+        }
+    }
+
+    private @Nullable KvFormat indexFormat(String key, String value) {
+        try {
+            return CacheFormats.indexOfIdOrAuto(value);
+        } catch (IllegalArgumentException e) {
+            throw wrong(key + ": " + e.getMessage());
+        }
+    }
+
+    /// @param tokens where the value says only when
+    private Speculation speculation(String key, String value, int tokens) {
+        try {
+            Speculation asked = Speculation.of(value);
+            return value.contains(":") ? asked : new Speculation(asked.mode(), tokens);
         } catch (IllegalArgumentException e) {
             throw wrong(key + ": " + e.getMessage());
         }

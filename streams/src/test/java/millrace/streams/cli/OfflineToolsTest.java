@@ -329,11 +329,16 @@ class OfflineToolsTest {
         String[] base = {"generate", "--model", model("glm-tiny"), "--input", "-", "--output", "-"};
         usage("Missing required options: '--input=FILE', '--output=FILE'", "generate", "--model", "x");
         usage("-D engine.speed: expected one of engine.aging.ms, engine.backend, engine.cache.prefix, "
-                + "engine.chat.format, engine.cuda.device, engine.cuda.driver, engine.kv.bytes, engine.kv.format, engine.max.batch, engine.max.context, "
-                + "engine.memory.bytes, engine.model, engine.model.digest, engine.model.key, engine.model.signature, "
-                + "engine.model.verify, engine.prefill.chunk, engine.threads, engine.weights, got an unknown key", with(base, "-D", "engine.speed=9"));
+                + "engine.chat.format, engine.cuda.device, engine.cuda.driver, engine.kv.bytes, engine.kv.format, "
+                + "engine.kv.index.format, engine.max.batch, engine.max.context, engine.memory.bytes, engine.model, engine.model.digest, engine.model.key, engine.model.signature, "
+                + "engine.model.verify, engine.prefill.chunk, engine.speculation, engine.speculation.tokens, engine.threads, engine.weights, got an unknown key", with(base, "-D", "engine.speed=9"));
         usage("Missing required option: '--model=DIR'", "generate", "--input", "-", "--output", "-");
         usage("--kv: KV format: expected one of f32, bf16, int8, int4, fp8, fp8-plain, got \"fp4\"", with(base, "--kv", "fp4"));
+        usage("--kv-index: format of index keys: expected one of auto, f32, bf16, int8, got \"fp8\"", with(base, "--kv-index", "fp8"));
+        usage("--speculation: speculation: expected one of off, mtp, auto, got \"on\"", with(base, "--speculation", "on"));
+        usage("--speculation: speculation: expected 1 to 3 tokens, got 4", with(base, "--speculation", "mtp:4"));
+        usage("engine.speculation.tokens: expected a whole number from 1 to 3, got \"0\"",
+                with(base, "-D", "engine.speculation.tokens=0"));
         usage("--backend: expected auto, cuda, native, vector or scalar, got \"gpu\"", with(base, "--backend", "gpu"));
         usage("engine.cuda.driver: expected system or standin, got \"fake\"", with(base, "-D", "engine.cuda.driver=fake"));
         usage("engine.cuda.device: expected a whole number from 0 to 255, got \"-1\"", with(base, "-D", "engine.cuda.device=-1"));

@@ -22,6 +22,7 @@ import millrace.engine.ModelCard;
 import millrace.engine.ModelTrust;
 import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
+import millrace.engine.Speculation;
 import millrace.engine.TextEngine;
 import millrace.engine.Timings;
 import millrace.engine.TokenLogprob;
@@ -84,7 +85,7 @@ final class SimulatedEngine implements TextEngine {
     public ModelCard card() {
         return new ModelCard(NAME, "Simulated", "sha256:" + "ab".repeat(32), List.of(), "cd".repeat(32), "ef".repeat(32), "none",
                 0, 256, 1 << 16, "none", "simulated", "bf16", "bf16", 0, 0, 0, MemoryPlan.NONE, "1.0 " + "12".repeat(32),
-                "simulated/v1", ModelTrust.OFF, "", Device.PROCESSOR);
+                "simulated/v1", ModelTrust.OFF, "", Device.PROCESSOR, Speculation.OFF);
     }
 
     @Override
