@@ -210,18 +210,22 @@ class EngineTest {
     }
 
     @Test
-    void whatSparseModelsAndDraftLayersHaveCannotBeAskedOfOthers() {
+    void whatSparseModelsAndDraftLayersHaveCannotBeAskedOfOthers(@TempDir Path dense) throws IOException {
+        TinyModel.of("llama").write(dense);
         refused(
                 () -> Engine.open(config().withIndexFormat(KvFormat.BF16)),
                 "KV_INDEX_FORMAT",
                 "engine.kv.index.format: expected auto, as the model has no indexer, got \"bf16\"; leave it out");
         refused(
-                () -> Engine.open(config().withSpeculation(Speculation.of("mtp:2"))),
+                () -> Engine.openForIds(config().withModel(dense).withSpeculation(Speculation.of("mtp:2"))),
                 "SPECULATION_UNAVAILABLE",
                 "engine.speculation: expected off or auto, as the model has no draft layer (num_nextn_predict_layers and the"
                         + " tensors behind its last layer), got mtp; use a checkpoint that ships it, or leave it out");
-        try (Engine engine = Engine.open(config().withSpeculation(Speculation.of("auto:2")))) {
-            assertThat(engine.card().speculation()).isEqualTo(Speculation.OFF);
+        try (Engine without = Engine.openForIds(config().withModel(dense).withSpeculation(Speculation.of("auto:2")))) {
+            assertThat(without.card().speculation()).isEqualTo(Speculation.OFF);
+        }
+        try (Engine with = Engine.open(config().withSpeculation(Speculation.of("auto:2")))) {
+            assertThat(with.card().speculation().id()).isEqualTo("auto:2");
         }
     }
 
