@@ -7,7 +7,7 @@ import millrace.engine.batch.StepModel;
 import millrace.engine.batch.StepPlan;
 import org.jspecify.annotations.Nullable;
 
-/// Lets the steps of a real engine hang, fail or run out of memory. Tests only: no configuration leads here.
+/// Lets the steps of a real engine hang, fail, run out of memory or give NaN. Tests only: no configuration leads here.
 public final class EngineFaults {
     /// What happens to the next step.
     public enum Kind {
@@ -22,6 +22,7 @@ public final class EngineFaults {
     private final CountDownLatch released = new CountDownLatch(1);
     private volatile @Nullable Kind next;
     private volatile long after;
+    private volatile long spoiltAfter = -1;
 
     public EngineFaults() {}
 
@@ -34,6 +35,16 @@ public final class EngineFaults {
     public void strike(Kind kind, int steps) {
         after = steps;
         next = kind;
+    }
+
+    /// The first logit is NaN, once, after so many more steps that give logits.
+    public void spoil(int steps) {
+        spoiltAfter = steps;
+    }
+
+    /// Whether what [#spoil] asked for has happened.
+    public boolean spoilt() {
+        return spoiltAfter < 0;
     }
 
     /// Ends a step that hangs.
@@ -75,7 +86,11 @@ public final class EngineFaults {
         @Override
         public int forward(StepPlan plan) {
             step();
-            return model.forward(plan);
+            int rows = model.forward(plan);
+            if (rows > 0 && spoiltAfter >= 0 && spoiltAfter-- == 0) {
+                model.logits()[0] = Float.NaN;
+            }
+            return rows;
         }
 
         @Override

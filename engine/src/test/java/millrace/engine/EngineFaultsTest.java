@@ -15,7 +15,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/// Steps of a real engine that hang, fail or run out of memory: nobody waits for ever, and no answer is made up.
+/// Steps of a real engine that hang, fail, run out of memory or give NaN: nobody waits for ever, and no answer is made up.
 @Timeout(120)
 class EngineFaultsTest {
     @TempDir
@@ -78,6 +78,28 @@ class EngineFaultsTest {
             assertThat(last.code()).isEqualTo("ENGINE_FAILED");
             assertThat(last.detail()).startsWith("step=").endsWith(" during=a_step error=" + error);
             assertThat(submit(engine, "later").get(60, TimeUnit.SECONDS).errorCode()).isEqualTo("ENGINE_FAILED");
+        }
+    }
+
+    /// The golden prompt runs after each repair and may be the one that meets it.
+    @Test
+    void aStepThatGivesNaNIsComputedAgainAndTheAnswerHasTheSameBits() throws Exception {
+        try (Engine engine = open()) {
+            GenerationResult sound = submit(engine, "sound").get(60, TimeUnit.SECONDS);
+            for (int steps = 0; steps < 12; steps++) {
+                faults.spoil(steps);
+                GenerationResult result = submit(engine, "spoilt-" + steps).get(60, TimeUnit.SECONDS);
+                assertThat(faults.spoilt()).isTrue();
+                assertThat(result.reason()).isEqualTo(FinishReason.LENGTH);
+                assertThat(result.tokenIds()).isEqualTo(sound.tokenIds());
+                assertThat(result.transcript().logitsDigests()).isEqualTo(sound.transcript().logitsDigests());
+                assertThat(engine.trusts(result)).isTrue();
+            }
+            assertThat(engine.events(0)).filteredOn(event -> event.code().equals("ENGINE_NUMERIC")).hasSize(12)
+                    .allSatisfy(event -> assertThat(event.result()).isEqualTo(IntegrityEvent.Result.REPAIRED))
+                    .allSatisfy(event -> assertThat(event.detail()).startsWith("check=nan "));
+            assertThat(engine.integrity().computeFaults()).isEqualTo(12);
+            assertThat(engine.failure()).isNull();
         }
     }
 }

@@ -27,7 +27,7 @@ class EngineKvFaultTest {
     private static final int UNDER_WAY = 12;
     private static final List<KvFaults.Kind> KINDS = List.of(
             KvFaults.Kind.CODE_BIT, KvFaults.Kind.SWAPPED_WORDS, KvFaults.Kind.SWAPPED_PAGES, KvFaults.Kind.PERMUTED_BLOCKS,
-            KvFaults.Kind.ZEROED_SCALES, KvFaults.Kind.DIGEST_BIT, KvFaults.Kind.TAG_BIT);
+            KvFaults.Kind.DUPLICATED_PAGE, KvFaults.Kind.DROPPED_PAGE, KvFaults.Kind.ZEROED_SCALES, KvFaults.Kind.DIGEST_BIT, KvFaults.Kind.TAG_BIT);
 
     @TempDir
     Path dir;

@@ -15,6 +15,10 @@ public final class KvFaults {
         CODE_BIT,
         SWAPPED_WORDS,
         SWAPPED_PAGES,
+        /// The bytes of another page in its place, as after a copy that went to the wrong slot.
+        DUPLICATED_PAGE,
+        /// Nothing in its place, as after a copy that never came.
+        DROPPED_PAGE,
         PERMUTED_BLOCKS,
         ZEROED_SCALES,
         DIGEST_BIT,
@@ -44,8 +48,12 @@ public final class KvFaults {
         return held;
     }
 
-    /// Does it to a sealed page; false if what is there would not change.
+    /// Does it to a page, which is sealed unless it is the epoch that changes; false if what is there would not change, or is
+    /// damaged already: two faults that undo each other between two looks are beyond any digest.
     public static boolean inject(Kind kind, PagePool pool, int page, SplittableRandom random) {
+        if (kind != Kind.EPOCH_BIT && !guard(pool).isSound(page)) {
+            return false;
+        }
         MemorySegment memory = read(pool, page);
         long size = memory.byteSize();
         boolean changes = switch (kind) {
@@ -54,8 +62,18 @@ public final class KvFaults {
             case SWAPPED_PAGES -> {
                 List<Integer> others = sealedPages(pool);
                 int other = others.get(random.nextInt(others.size()));
-                // Two faults that undo each other between two looks are beyond any digest.
-                yield guard(pool).isSound(page) && guard(pool).isSound(other) && swapPages(pool, memory, other);
+                yield guard(pool).isSound(other) && swapPages(pool, memory, other);
+            }
+            case DUPLICATED_PAGE -> {
+                List<Integer> others = sealedPages(pool);
+                MemorySegment other = read(pool, others.get(random.nextInt(others.size())));
+                boolean differs = memory.mismatch(other) >= 0;
+                memory.copyFrom(other);
+                yield differs;
+            }
+            case DROPPED_PAGE -> {
+                memory.fill((byte) 0);
+                yield true;
             }
             case PERMUTED_BLOCKS -> rotate(memory, 64 * (1 + random.nextLong(size / 64 - 1)));
             case ZEROED_SCALES -> {
