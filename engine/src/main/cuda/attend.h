@@ -11,14 +11,14 @@
 // sums, and the third parts of 16 queries are another: 2 mma for 8 queries, 3 for 16.
 //
 // Shared memory, in words of 4 bytes, see CudaAttention.sharedBytes:
-//   page addresses [16] x 2 | query operands [k steps][tiles][32][4] | scores, then weights [queries][272] |
+//   page addresses [16] x 2, or token addresses [256] x 2 | query operands [k steps][tiles][32][4] | scores, then weights [queries][272] |
 //   scales of keys [groups][256] | scales of values [groups][256] | sums [queries][lanes + 4] | m, l, keep, take [16] each
 #pragma once
 #include "attend_tile.h"
 #include "tiles.h"
 
-/// Operands of A in a k step: first and second parts of queries 0 to 7, of 8 to 15, third parts of all.
-template <int QUERIES> constexpr int OPERANDS = QUERIES == 8 ? 2 : 3;
+/// Operands of A in a k step: first and second parts of queries 0 to 7, of 8 to 15, third parts of all if there are any.
+template <int QUERIES, int QUERY_PARTS = 3> constexpr int OPERANDS = QUERIES / 8 + QUERY_PARTS - 2;
 
 /// Puts a query's values of one lane into its operands: `parts` are [register][part].
 template <int QUERIES> __device__ __forceinline__ void place(unsigned (*a)[4], int half, const unsigned (*parts)[3]) {
@@ -64,31 +64,37 @@ __device__ __forceinline__ void stage_queries(unsigned* operands, int from, int 
     }
 }
 
-/// Accumulators of one column tile of 8, `[operand][register]`, and what they are worth: the small parts first.
-template <int QUERIES> struct Sums {
-    float part[OPERANDS<QUERIES>][4];
+/// Accumulators of one column tile of 8, `[operand][register]`, and what they are worth: the small parts first. Two parts are
+/// integers, of which the first counts 256.
+template <int QUERIES, int QUERY_PARTS = 3> struct Sums {
+    static constexpr int COUNT = OPERANDS<QUERIES, QUERY_PARTS>;
+    float part[COUNT][4];
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (int i = 0; i < OPERANDS<QUERIES>; i++) {
+        for (int i = 0; i < COUNT; i++) {
             part[i][0] = part[i][1] = part[i][2] = part[i][3] = 0.0f;
         }
     }
     __device__ __forceinline__ float value(int half, int e) const {
-        float small = __fadd_rn(part[half][2 + e], part[OPERANDS<QUERIES> - 1][2 * half + e]);
+        if (QUERY_PARTS == 2) {
+            return __fmaf_rn(256.0f, part[half][e], part[half][2 + e]);
+        }
+        float small = __fadd_rn(part[half][2 + e], part[COUNT - 1][2 * half + e]);
         return __fadd_rn(part[half][e], small);
     }
     template <int PARTS> __device__ __forceinline__ void add(const unsigned (*a)[4], const unsigned (*b)[2]) {
 #pragma unroll
         for (int p = 0; p < PARTS; p++) {
-            gpu_mma_16816_bf16_n<OPERANDS<QUERIES>, 4, 4, 0>(&part[0][0], &a[0][0], b[p]);
+            gpu_mma_16816_bf16_n<COUNT, 4, 4, 0>(&part[0][0], &a[0][0], b[p]);
         }
     }
 };
 
 /// Scores of 32 tokens: of token 8 t + i and 8 t + 4 + i for the lane's queries g and g + 8.
-template <int QUERIES> struct Scores {
-    Sums<QUERIES> sums[4];
+template <int QUERIES, int QUERY_PARTS = 3> struct Scores {
+    static constexpr int COUNT = OPERANDS<QUERIES, QUERY_PARTS>;
+    Sums<QUERIES, QUERY_PARTS> sums[4];
     float total[4][QUERIES / 8][2];
 
     __device__ __forceinline__ Scores() {
@@ -104,12 +110,12 @@ template <int QUERIES> struct Scores {
 
     /// Goes over `units` units of a tile's dimensions, `width` in all, whose operands of queries begin at k step `step`.
     ///
-    /// @param tile its address, or 0: then all is zero
+    /// @param tile the lane's, as the keys have it
     /// @param extent of the tile, as the keys load it
     /// @param every after so many units, and at the end, sums are multiplied by the next group of `scales`, if there are any
     template <class Keys>
-    __device__ __forceinline__ void run(unsigned long long tile, int extent, int width, int units, const unsigned* operands,
-            int step, const float* scales, int every) {
+    __device__ __forceinline__ void run(const typename Keys::Tile& tile, int extent, int width, int units,
+            const unsigned* operands, int step, const float* scales, int every) {
         constexpr int AHEAD = Keys::LOADS * Keys::STEPS == 1 ? 4 : Keys::LOADS <= 2 ? 2 : 1;
         int lane = threadIdx.x & 31;
         int g = lane >> 2;
@@ -117,7 +123,7 @@ template <int QUERIES> struct Scores {
         uint4 next[AHEAD][Keys::LOADS];
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
-            Keys::load(next[u], u < units ? tile : 0, extent, u, g, t);
+            Keys::load(next[u], tile, u < units, extent, u, g, t);
         }
         int left = every;
         for (int unit = 0; unit < units; unit += AHEAD) {
@@ -128,7 +134,7 @@ template <int QUERIES> struct Scores {
                 for (int i = 0; i < Keys::LOADS; i++) {
                     now[u][i] = next[u][i];
                 }
-                Keys::load(next[u], unit + AHEAD + u < units ? tile : 0, extent, unit + AHEAD + u, g, t);
+                Keys::load(next[u], tile, unit + AHEAD + u < units, extent, unit + AHEAD + u, g, t);
             }
 #pragma unroll
             for (int u = 0; u < AHEAD; u++) {
@@ -136,7 +142,7 @@ template <int QUERIES> struct Scores {
                     if (Keys::RAGGED && 16 * (unit + u + 1) > width) {
                         Keys::keep(now[u], width - 16 * (unit + u) - 4 * t);
                     }
-                    multiply<Keys>(now[u], operands, step + (unit + u) * Keys::STEPS);
+                    multiply<Keys>(now[u], tile, operands, step + (unit + u) * Keys::STEPS);
                     if (--left == 0 || unit + u + 1 == units) {
                         fold(scales);
                         scales = scales == nullptr ? nullptr : scales + CACHE_SPLIT;
@@ -147,14 +153,16 @@ template <int QUERIES> struct Scores {
         }
     }
 
-    template <class Keys> __device__ __forceinline__ void multiply(const uint4* words, const unsigned* operands, int step) {
+    template <class Keys>
+    __device__ __forceinline__ void multiply(
+            const uint4* words, const typename Keys::Tile& keys, const unsigned* operands, int step) {
         int lane = threadIdx.x & 31;
 #pragma unroll
         for (int s = 0; s < Keys::STEPS; s++) {
-            unsigned a[OPERANDS<QUERIES>][4];
+            unsigned a[COUNT][4];
 #pragma unroll
-            for (int tile = 0; tile < OPERANDS<QUERIES>; tile++) {
-                const uint4* at = reinterpret_cast<const uint4*>(operands) + ((step + s) * OPERANDS<QUERIES> + tile) * 32;
+            for (int tile = 0; tile < COUNT; tile++) {
+                const uint4* at = reinterpret_cast<const uint4*>(operands) + ((step + s) * COUNT + tile) * 32;
                 uint4 v = at[lane];
                 a[tile][0] = v.x;
                 a[tile][1] = v.y;
@@ -164,7 +172,7 @@ template <int QUERIES> struct Scores {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 unsigned b[Keys::PARTS][2];
-                Keys::operand(words, s, i, b);
+                Keys::operand(words, keys, s, i, b);
                 sums[i].template add<Keys::PARTS>(a, b);
             }
         }
@@ -192,13 +200,15 @@ template <int QUERIES> struct Scores {
         }
     }
 
-    /// Writes the scores, times the factor of the softmax.
-    __device__ __forceinline__ void store(float* scores, float factor) const {
+    /// Writes the scores, times a factor.
+    ///
+    /// @param pitch floats from one query's scores to the next's, a multiple of 4
+    __device__ __forceinline__ void store(float* scores, int pitch, float factor) const {
         int g = (threadIdx.x & 31) >> 2;
         int t = threadIdx.x & 3;
 #pragma unroll
         for (int half = 0; half < QUERIES / 8; half++) {
-            float4* at = reinterpret_cast<float4*>(scores + (g + 8 * half) * SCORE_PITCH + 8 * t);
+            float4* at = reinterpret_cast<float4*>(scores + (g + 8 * half) * pitch + 8 * t);
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 at[e] = make_float4(__fmul_rn(total[0][half][e], factor), __fmul_rn(total[1][half][e], factor),
@@ -211,8 +221,9 @@ template <int QUERIES> struct Scores {
 /// The softmax of a split: scores become p, times the scale of the token's value if there is one for all dimensions; a
 /// warp has whole queries. The sum is that of p, by lanes of tokens 32 apart, then a butterfly. (m, l) are joined with
 /// those of the splits before, or written as a partial result.
-__device__ __forceinline__ void softmax_split(const AttendBatch& b, const AttendShared& s, const QueryTile& tile, int split,
-        int tokens, const float* scales) {
+template <class Tile>
+__device__ __forceinline__ void softmax_split(
+        const AttendBatch& b, const AttendShared& s, const Tile& tile, int split, int tokens, const float* scales) {
     int lane = threadIdx.x & 31;
     for (int q = threadIdx.x >> 5; q < tile.count; q += ATTEND_WARPS) {
         float* x = s.scores + q * SCORE_PITCH;
@@ -281,22 +292,27 @@ __device__ __forceinline__ void sum_slice(Sums<QUERIES>* sums, const AttendShare
     int t = lane & 3;
     int pages = (tokens + CACHE_TOKENS - 1) / CACHE_TOKENS;
     uint4 next[AHEAD][V::LOADS];
+    typename V::Tile nextTile[AHEAD];
 #pragma unroll
     for (int u = 0; u < AHEAD; u++) {
         if (u < pages) {
-            V::load(next[u], s.pages[u] + valueOffset, lanes, slice, g, t);
+            nextTile[u] = V::tile(s.pages, u, valueOffset, lanes, t);
+            V::load(next[u], nextTile[u], lanes, slice, g, t);
         }
     }
     for (int page = 0; page < pages; page += AHEAD) {
         uint4 now[AHEAD][V::LOADS];
+        typename V::Tile tile[AHEAD];
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
 #pragma unroll
             for (int i = 0; i < V::LOADS; i++) {
                 now[u][i] = next[u][i];
             }
+            tile[u] = nextTile[u];
             if (page + AHEAD + u < pages) {
-                V::load(next[u], s.pages[page + AHEAD + u] + valueOffset, lanes, slice, g, t);
+                nextTile[u] = V::tile(s.pages, page + AHEAD + u, valueOffset, lanes, t);
+                V::load(next[u], nextTile[u], lanes, slice, g, t);
             }
         }
 #pragma unroll
@@ -308,7 +324,7 @@ __device__ __forceinline__ void sum_slice(Sums<QUERIES>* sums, const AttendShare
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     unsigned v[V::PARTS][2];
-                    V::operand(now[u], i, v);
+                    V::operand(now[u], tile[u], i, v);
                     sums[i].template add<V::PARTS>(a, v);
                 }
             }
@@ -317,9 +333,9 @@ __device__ __forceinline__ void sum_slice(Sums<QUERIES>* sums, const AttendShare
 }
 
 /// Takes the sums of a slice to the sums of the block, joined with those of the splits before, or to a partial result.
-template <int QUERIES, class V>
+template <int QUERIES, class V, class Tile>
 __device__ __forceinline__ void keep_slice(const Sums<QUERIES>* sums, const AttendBatch& b, const AttendShared& s,
-        const QueryTile& tile, int split, int lanes, int slice) {
+        const Tile& tile, int split, int lanes, int slice) {
     int g = (threadIdx.x & 31) >> 2;
     int t = threadIdx.x & 3;
 #pragma unroll
@@ -358,8 +374,9 @@ __device__ __forceinline__ void keep_slice(const Sums<QUERIES>* sums, const Atte
 /// Writes the results of a tile whose sums stayed in the block; a warp has whole queries.
 ///
 /// @param rotation the factor of the rotation back, or 0 for none
+template <class Tile>
 __device__ __forceinline__ void write_tile(
-        const AttendBatch& b, const AttendShared& s, const QueryTile& tile, int dim, float rotation) {
+        const AttendBatch& b, const AttendShared& s, const Tile& tile, int dim, float rotation) {
     int lane = threadIdx.x & 31;
     for (int q = threadIdx.x >> 5; q < tile.count; q += ATTEND_WARPS) {
         float* x = s.sums + q * s.sumPitch;

@@ -37,8 +37,11 @@ __device__ __forceinline__ void stage_factors(
 
 /// Grid (rows, heads), up to 512 threads, one for each dimension; `dim` floats of shared memory where `rotation` is not 0.
 /// Rows whose sums stayed in their blocks are passed over.
+///
+/// @param chosenCounts null, or rows attended to chosen positions, and a row has `partialSplits` records
 GPU_KERNEL attend_combine(const int* counts, const CacheSegment* segments, const int* segmentOf, int heads, int dim, int lanes,
-        float rotation, const float* partialSums, const float* partialStats, int records, float* out, int outStride) {
+        float rotation, const float* partialSums, const float* partialStats, int records, const int* chosenCounts,
+        int partialSplits, float* out, int outStride) {
     GPU_DYN_SHARED(float, shared);
     float* keep = shared;
     float* take = keep + COMBINE_SPLITS;
@@ -50,12 +53,19 @@ GPU_KERNEL attend_combine(const int* counts, const CacheSegment* segments, const
         return;
     }
     CacheSegment segment = segments[segmentOf[row]];
-    if (!segment.partial(records)) {
-        return;
-    }
     int within = row - segment.firstRow;
     int splits = splits_of(segment.start + within + 1);
     long long record = segment.firstPartial + (long long)within * segment.splits();
+    bool partial = segment.partial(records);
+    if (chosenCounts != nullptr) {
+        ChosenPositions chosen = {chosenCounts, nullptr, 0, partialSplits};
+        splits = splits_of(chosen.of(row, segment));
+        record = (long long)row * partialSplits;
+        partial = chosen.partial(splits);
+    }
+    if (!partial) {
+        return;
+    }
     const float2* stats = reinterpret_cast<const float2*>(partialStats) + record * heads + head;
     const float* sums = partialSums + (record * heads + head) * lanes;
     float* result = out + (long long)row * outStride + (long long)head * dim;

@@ -95,7 +95,7 @@ __device__ __forceinline__ void attend_split(
         unsigned long long block = s.pages[from / CACHE_TOKENS + (lane >> 4)];
         scores.template run<Keys>(block, rows, sizes.headDim, units, s.queries, 0, SCALED<FORMAT> ? s.keyScales + from : nullptr,
                 FORMAT == CACHE_INT4 ? 1 : units);
-        scores.store(s.scores + from, b.scale);
+        scores.store(s.scores + from, SCORE_PITCH, b.scale);
     }
     __syncthreads();
     int padded = (tokens + CACHE_TOKENS - 1) / CACHE_TOKENS * CACHE_TOKENS;
@@ -121,7 +121,7 @@ __device__ __forceinline__ void attend_grouped(
     constexpr int STEPS = GroupedKeys<FORMAT>::STEPS;
     int steps = (sizes.headDim + 16 * STEPS - 1) / (16 * STEPS) * STEPS;
     int groups = scale_groups<FORMAT>(sizes.headDim);
-    AttendShared s(shared, steps * OPERANDS<QUERIES> * 128, QUERIES, groups, groups, sizes.lanes);
+    AttendShared s(shared, SPLIT_PAGES, steps * OPERANDS<QUERIES> * 128, QUERIES, groups, groups, sizes.lanes);
     QueryTile tile;
     tile.head = blockIdx.x;
     tile.group = b.heads / b.kvHeads;

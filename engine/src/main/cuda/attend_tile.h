@@ -90,6 +90,38 @@ template <int QUERIES> __device__ __forceinline__ bool find_tile(const AttendBat
     return false;
 }
 
+/// Which positions rows attend to, see millrace.engine.kernel.Selection, and the splits that partial sums have room for.
+struct ChosenPositions {
+    const int* counts; // of a row, or -1 for all up to its own
+    const int* positions;
+    int most;
+    int partialSplits; // records of a row, 0 for no partial sums
+
+    __device__ __forceinline__ int of(int row, const CacheSegment& segment) const {
+        return counts[row] < 0 ? segment.start + row - segment.firstRow + 1 : counts[row];
+    }
+    /// Whether a row's splits go to partial sums: record `row * partialSplits` on.
+    __device__ __forceinline__ bool partial(int splits) const { return splits <= partialSplits; }
+};
+
+/// The tile of a block that attends to chosen positions: queries of one row. Splits are those of the list of positions.
+struct ChosenQueries {
+    int theRow;
+    int firstPage;
+    const int* positions; // or null for all
+    int seen;
+    int first; // query
+    int count;
+    int split; // or -1: all of them
+    int splits;
+    int records;
+
+    __device__ __forceinline__ int row(int) const { return theRow; }
+    __device__ __forceinline__ int queryHead(int q) const { return first + q; }
+    __device__ __forceinline__ long long record(int) const { return (long long)theRow * records + split; }
+    __device__ __forceinline__ int visible(int) const { return seen; }
+};
+
 /// How (m, l) of the splits up to one and of the next become one: the sums so far times `keep`, plus the next times `take`.
 struct Joined {
     float m;
@@ -124,11 +156,12 @@ struct AttendShared {
     float* take;
     int sumPitch;
 
+    /// @param addresses of a split: one for each page, or for each token
     __device__ __forceinline__ AttendShared(
-            unsigned* base, int queryWords, int count, int keyGroups, int valueGroups, int lanes) {
+            unsigned* base, int addresses, int queryWords, int count, int keyGroups, int valueGroups, int lanes) {
         sumPitch = lanes + 4;
         pages = reinterpret_cast<unsigned long long*>(base);
-        queries = base + 2 * SPLIT_PAGES;
+        queries = base + 2 * addresses;
         scores = reinterpret_cast<float*>(queries + queryWords);
         keyScales = scores + count * SCORE_PITCH;
         valueScales = keyScales + keyGroups * CACHE_SPLIT;

@@ -1,4 +1,4 @@
-/* RMS norm of vectors: y = x · scale · w, scale = 1 / sqrt(sum(x²) / n + eps).
+/* RMS norm of vectors: y = x · scale · w, scale = 1 / sqrt(sum(x²) / n + eps); and the layer norm of short ones.
  *
  * The order is that of Kernels.rmsNorm: 16 partial sums of squares by fma, partial l over i = l, l + 16, ...; their tree
  * 8, 4, 2, 1; the scale in F64, rounded once; then two multiplications. A partial is one chain, so 16 threads add and all
@@ -85,3 +85,34 @@ GPU_KERNEL rms_norm_short(float *y, const float *x, const float *weight, int n, 
     }
 }
 GPU_EXPORT(rms_norm_short)
+
+/* The same about the mean, plus a bias: half a warp for each row. y may be x. */
+GPU_KERNEL layer_norm(float *y, const float *x, const float *weight, const float *bias, int n, int yStride, int xStride,
+                      float eps, int rows, const int *live) {
+    int lane = threadIdx.x % NORM_PARTIALS;
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) / NORM_PARTIALS;
+    bool present = row < live_rows(rows, live);
+    const float *from = x + (size_t)row * xStride;
+    float *to = y + (size_t)row * yStride;
+    float sum = 0.0f;
+    if (present) {
+        for (int i = lane; i < n; i += NORM_PARTIALS) {
+            sum = __fadd_rn(sum, from[i]);
+        }
+    }
+    float mean = __fdiv_rn(norm_tree(sum), (float)n);
+    float squares = 0.0f;
+    if (present) {
+        for (int i = lane; i < n; i += NORM_PARTIALS) {
+            float d = __fsub_rn(from[i], mean);
+            squares = __fmaf_rn(d, d, squares);
+        }
+    }
+    float scale = norm_scale(norm_tree(squares), n, eps);
+    if (present) {
+        for (int i = lane; i < n; i += NORM_PARTIALS) {
+            to[i] = __fadd_rn(__fmul_rn(__fmul_rn(__fsub_rn(from[i], mean), scale), weight[i]), bias[i]);
+        }
+    }
+}
+GPU_EXPORT(layer_norm)

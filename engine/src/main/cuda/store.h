@@ -104,3 +104,40 @@ __device__ __forceinline__ void write_as_depth(unsigned char* row, const float* 
         }
     }
 }
+
+/// Writes a key into a tile of 16 lanes = tokens by one warp. Bytes of a word that belong to no dimension stay as they are.
+///
+/// @param scales F16 of 16 tokens, in INT8
+template <int FORMAT>
+__device__ __forceinline__ void write_key(unsigned char* keys, unsigned char* scales, int slot, const float* x, int n) {
+    int lane = threadIdx.x & 31;
+    unsigned char* column = keys + 4 * slot;
+    if (FORMAT == CACHE_F32) {
+        for (int d = lane; d < n; d += 32) {
+            *reinterpret_cast<float*>(column + 64ll * d) = x[d];
+        }
+    } else if (FORMAT == CACHE_BF16) {
+        for (int w = lane; w < n / 2; w += 32) {
+            *reinterpret_cast<unsigned*>(column + 64ll * w) = pack_bf16(x[2 * w], x[2 * w + 1]);
+        }
+        if (n % 2 != 0 && lane == 0) {
+            *reinterpret_cast<unsigned short*>(column + 64ll * (n / 2)) = f32_to_bf16(x[n - 1]);
+        }
+    } else {
+        unsigned half = half_away_from_zero(int8_scale(largest_of(x, n)));
+        if (lane == 0) {
+            *reinterpret_cast<unsigned short*>(scales + 2 * slot) = (unsigned short)half;
+        }
+        float scale = f16_to_f32((unsigned short)half);
+        for (int w = lane; w < n / 4; w += 32) {
+            unsigned word = 0;
+            for (int i = 0; i < 4; i++) {
+                word |= int8_of(x[4 * w + i], scale) << 8 * i;
+            }
+            *reinterpret_cast<unsigned*>(column + 64ll * w) = word;
+        }
+        if (lane < n % 4) {
+            column[64ll * (n / 4) + lane] = (unsigned char)int8_of(x[n / 4 * 4 + lane], scale);
+        }
+    }
+}

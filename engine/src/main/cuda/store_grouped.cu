@@ -15,40 +15,6 @@ struct GroupedBlock {
     int lanes; // of values
 };
 
-/// Bytes of a word that belong to no dimension stay as they are.
-template <int FORMAT> __device__ __forceinline__ void write_key(const GroupedBlock& b, int slot, const float* x, int n) {
-    int lane = threadIdx.x & 31;
-    unsigned char* column = b.keys + 4 * slot;
-    if (FORMAT == CACHE_F32) {
-        for (int d = lane; d < n; d += 32) {
-            *reinterpret_cast<float*>(column + 64ll * d) = x[d];
-        }
-    } else if (FORMAT == CACHE_BF16) {
-        for (int w = lane; w < n / 2; w += 32) {
-            *reinterpret_cast<unsigned*>(column + 64ll * w) = pack_bf16(x[2 * w], x[2 * w + 1]);
-        }
-        if (n % 2 != 0 && lane == 0) {
-            *reinterpret_cast<unsigned short*>(column + 64ll * (n / 2)) = f32_to_bf16(x[n - 1]);
-        }
-    } else {
-        unsigned half = half_away_from_zero(int8_scale(largest_of(x, n)));
-        if (lane == 0) {
-            *reinterpret_cast<unsigned short*>(b.keyScales + 2 * slot) = (unsigned short)half;
-        }
-        float scale = f16_to_f32((unsigned short)half);
-        for (int w = lane; w < n / 4; w += 32) {
-            unsigned word = 0;
-            for (int i = 0; i < 4; i++) {
-                word |= int8_of(x[4 * w + i], scale) << 8 * i;
-            }
-            *reinterpret_cast<unsigned*>(column + 64ll * w) = word;
-        }
-        if (lane < n % 4) {
-            column[64ll * (n / 4) + lane] = (unsigned char)int8_of(x[n / 4 * 4 + lane], scale);
-        }
-    }
-}
-
 template <int FORMAT> __device__ __forceinline__ void write_value(const GroupedBlock& b, int slot, const float* x, int n) {
     int lane = threadIdx.x & 31;
     float scale = 0;
@@ -134,7 +100,7 @@ __device__ __forceinline__ void store_grouped(const int* counts, const CacheSegm
     } else if (value) {
         write_value<FORMAT>(b, slot, x, headDim);
     } else {
-        write_key<FORMAT>(b, slot, x, headDim);
+        write_key<FORMAT>(b.keys, b.keyScales, slot, x, headDim);
     }
 }
 

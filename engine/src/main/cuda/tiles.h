@@ -87,13 +87,16 @@ template <int FORMAT> struct GroupedKeys {
         return FORMAT == CACHE_INT4 ? step / 2 * 32 + 8 * t + 4 * h + 2 * e + step % 2 : 16 * step + 4 * t + 2 * h + e;
     }
 
-    /// @param tile its address, or 0: then all is zero
+    /// Its address, or 0: then all is zero.
+    using Tile = unsigned long long;
+
+    /// @param there whether to load at all
     /// @param rows of words in the tile; what is asked for behind them is zero
-    static __device__ __forceinline__ void load(uint4* w, unsigned long long tile, int rows, int unit, int g, int t) {
+    static __device__ __forceinline__ void load(uint4* w, Tile tile, bool there, int rows, int unit, int g, int t) {
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             int row = (4 * unit + t) * LOADS + i;
-            w[i] = load16(tile + 64 * row + 16 * (g & 3), tile != 0 && row < rows);
+            w[i] = load16(tile + 64 * row + 16 * (g & 3), there && tile != 0 && row < rows);
         }
     }
 
@@ -109,7 +112,7 @@ template <int FORMAT> struct GroupedKeys {
     }
 
     /// The operands of token 4 g + i in k step `step` of a unit.
-    static __device__ __forceinline__ void operand(const uint4* w, int step, int i, unsigned (*b)[2]) {
+    static __device__ __forceinline__ void operand(const uint4* w, const Tile&, int step, int i, unsigned (*b)[2]) {
         if (FORMAT == CACHE_F32) {
             bf16_parts(__uint_as_float(part_of(w[0], i)), __uint_as_float(part_of(w[1], i)), &b[0][0], 2);
             bf16_parts(__uint_as_float(part_of(w[2], i)), __uint_as_float(part_of(w[3], i)), &b[0][1], 2);
@@ -134,13 +137,16 @@ template <int FORMAT> struct LatentKeys {
 
     static __device__ __forceinline__ int depth(int step, int t, int h, int e) { return 16 * step + 4 * t + 2 * h + e; }
 
-    /// @param tile its address, or 0: then all is zero
+    /// Its address, or 0: then all is zero.
+    using Tile = unsigned long long;
+
+    /// @param there whether to load at all
     /// @param lanes of the tile
-    static __device__ __forceinline__ void load(uint4* w, unsigned long long tile, int lanes, int unit, int g, int t) {
+    static __device__ __forceinline__ void load(uint4* w, Tile tile, bool there, int lanes, int unit, int g, int t) {
 #pragma unroll
         for (int i = 0; i < LOADS; i++) {
             int row = (g & 3) * LOADS + i;
-            w[i] = load16(tile + 4 * (row * lanes + 16 * unit + 4 * t), tile != 0);
+            w[i] = load16(tile + 4 * (row * lanes + 16 * unit + 4 * t), there && tile != 0);
         }
     }
 
@@ -156,8 +162,7 @@ template <int FORMAT> struct LatentKeys {
         }
     }
 
-    static __device__ __forceinline__ void operand(const uint4* w, int step, int i, unsigned (*b)[2]) {
-        (void)step;
+    static __device__ __forceinline__ void operand(const uint4* w, const Tile&, int, int i, unsigned (*b)[2]) {
         if (FORMAT == CACHE_F32) {
             const uint4& v = w[i];
             bf16_parts(__uint_as_float(v.x), __uint_as_float(v.y), &b[0][0], 2);
@@ -184,8 +189,20 @@ template <int FORMAT> struct Values {
     static constexpr int LOADS = FORMAT == CACHE_F32 ? 4 : FORMAT == CACHE_BF16 ? 2 : 1;
     static constexpr int PARTS = FORMAT == CACHE_F32 ? 3 : 1;
 
+    /// Its address.
+    using Tile = unsigned long long;
+
+    /// The tile of a step of a split.
+    ///
+    /// @param offset from a block's begin to its values
+    static __device__ __forceinline__ Tile tile(const unsigned long long* pages, int page, long long offset, int lanes, int t) {
+        (void)lanes;
+        (void)t;
+        return pages[page] + offset;
+    }
+
     /// Loads 32 dimensions, of which a lane has four.
-    static __device__ __forceinline__ void load(uint4* w, unsigned long long tile, int lanes, int slice, int g, int t) {
+    static __device__ __forceinline__ void load(uint4* w, Tile tile, int lanes, int slice, int g, int t) {
         if (FORMAT == CACHE_INT4) {
             uint2 v = gpu_ld_stream8(reinterpret_cast<const void*>(tile + 4 * (t * (lanes / 2) + 16 * slice + 2 * g)));
             w[0] = make_uint4(v.x, v.y, 0, 0);
@@ -214,7 +231,7 @@ template <int FORMAT> struct Values {
     }
 
     /// The operands of the lane's dimension i.
-    static __device__ __forceinline__ void operand(const uint4* w, int i, unsigned (*b)[2]) {
+    static __device__ __forceinline__ void operand(const uint4* w, const Tile&, int i, unsigned (*b)[2]) {
         if (FORMAT == CACHE_F32) {
             bf16_parts(__uint_as_float(part_of(w[0], i)), __uint_as_float(part_of(w[1], i)), &b[0][0], 2);
             bf16_parts(__uint_as_float(part_of(w[2], i)), __uint_as_float(part_of(w[3], i)), &b[0][1], 2);
@@ -236,4 +253,125 @@ template <int FORMAT> struct Values {
     /// Which operand i, and which of its two columns, has element j of run r.
     static __device__ __forceinline__ int product(int r, int j) { return FORMAT == CACHE_INT4 ? 2 * r + (j & 1) : j; }
     static __device__ __forceinline__ int column(int r, int j) { return FORMAT == CACHE_INT4 ? j >> 1 : r; }
+};
+
+/// Four chosen tokens of any pages: where each one's row of words is, 0 for no token, and its place in these words in byte i
+/// of `places`.
+struct ChosenTile {
+    unsigned long long rows[4];
+    unsigned places;
+
+    __device__ __forceinline__ unsigned place(int i) const { return places >> 8 * i & 3u; }
+};
+
+/// @param tokens four of them: the address of a token's block, plus its slot; or 0
+/// @param offset from a block's begin to the tile
+template <int FORMAT>
+__device__ __forceinline__ ChosenTile chosen_tile(const unsigned long long* tokens, long long offset, int lanes) {
+    constexpr unsigned PER_WORD = FORMAT == CACHE_F32 ? 1 : FORMAT == CACHE_BF16 ? 2 : 4;
+    ChosenTile tile;
+    tile.places = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        unsigned slot = (unsigned)tokens[i] % CACHE_TOKENS;
+        unsigned long long row = (tokens[i] - slot) + offset + 4 * (slot / PER_WORD * (unsigned)lanes);
+        tile.rows[i] = tokens[i] == 0 ? 0 : row;
+        tile.places |= slot % PER_WORD << 8 * i;
+    }
+    return tile;
+}
+
+/// [LatentKeys] where every token has an address of its own, so that a load brings four dimensions of one token: the same
+/// operands in the same lanes.
+template <int FORMAT> struct ChosenKeys {
+    static constexpr int LOADS = 4;
+    static constexpr int STEPS = 1;
+    static constexpr int PARTS = LatentKeys<FORMAT>::PARTS;
+    using Tile = ChosenTile;
+
+    static __device__ __forceinline__ int depth(int step, int t, int h, int e) { return LatentKeys<FORMAT>::depth(step, t, h, e); }
+
+    static __device__ __forceinline__ void load(uint4* w, const Tile& tile, bool there, int, int unit, int, int t) {
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            w[i] = load16(tile.rows[i] + 4 * (16 * unit + 4 * t), there && tile.rows[i] != 0);
+        }
+    }
+
+    static constexpr bool RAGGED = LatentKeys<FORMAT>::RAGGED;
+    static __device__ __forceinline__ void keep(uint4* w, int numbers) {
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            w[i].x = numbers > 0 ? w[i].x : 0u;
+            w[i].y = numbers > 1 ? w[i].y : 0u;
+            w[i].z = numbers > 2 ? w[i].z : 0u;
+            w[i].w = numbers > 3 ? w[i].w : 0u;
+        }
+    }
+
+    static __device__ __forceinline__ void operand(const uint4* w, const Tile& tile, int step, int i, unsigned (*b)[2]) {
+        const uint4& v = w[i];
+        if (FORMAT == CACHE_F32) {
+            LatentKeys<FORMAT>::operand(w, 0, step, i, b);
+        } else if (FORMAT == CACHE_BF16) {
+            unsigned halves = 0x5410u + 0x2222u * tile.place(i);
+            b[0][0] = gpu_prmt(v.x, v.y, halves);
+            b[0][1] = gpu_prmt(v.z, v.w, halves);
+        } else {
+            unsigned bytes = 0x40u + 0x11u * tile.place(i);
+            unsigned word = gpu_prmt(gpu_prmt(v.x, v.y, bytes), gpu_prmt(v.z, v.w, bytes), 0x5410u);
+            if (FORMAT == CACHE_INT8) {
+                int8_quad(word, b[0]);
+            } else {
+                fp8_quad(word, b[0]);
+            }
+        }
+    }
+};
+
+/// [Values] of chosen tokens, as [ChosenKeys].
+template <int FORMAT> struct ChosenValues {
+    static constexpr int LOADS = 4;
+    static constexpr int PARTS = Values<FORMAT>::PARTS;
+    using Tile = ChosenTile;
+
+    static __device__ __forceinline__ Tile tile(const unsigned long long* tokens, int page, long long offset, int lanes, int t) {
+        return chosen_tile<FORMAT>(tokens + CACHE_TOKENS * page + 4 * t, offset, lanes);
+    }
+
+    static __device__ __forceinline__ void load(uint4* w, const Tile& tile, int lanes, int slice, int g, int) {
+        int lane = 32 * slice + 4 * g;
+#pragma unroll
+        for (int i = 0; i < LOADS; i++) {
+            w[i] = load16(tile.rows[i] + 4 * lane, tile.rows[i] != 0 && lane < lanes);
+        }
+    }
+
+    /// Tokens that are not there were loaded as zeros.
+    static __device__ __forceinline__ void keep(uint4*, int) {}
+
+    static __device__ __forceinline__ void operand(const uint4* w, const Tile& tile, int i, unsigned (*b)[2]) {
+        if (FORMAT == CACHE_F32) {
+            Values<FORMAT>::operand(w, 0, i, b);
+        } else if (FORMAT == CACHE_BF16) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                unsigned halves = 0x5410u + 0x22u * tile.place(2 * h) + 0x2200u * tile.place(2 * h + 1);
+                b[0][h] = gpu_prmt(part_of(w[2 * h], i), part_of(w[2 * h + 1], i), halves);
+            }
+        } else {
+            unsigned low = gpu_prmt(part_of(w[0], i), part_of(w[1], i), 0x40u + tile.place(0) + 0x10u * tile.place(1));
+            unsigned high = gpu_prmt(part_of(w[2], i), part_of(w[3], i), 0x40u + tile.place(2) + 0x10u * tile.place(3));
+            unsigned word = gpu_prmt(low, high, 0x5410u);
+            if (FORMAT == CACHE_INT8) {
+                int8_quad(word, b[0]);
+            } else {
+                fp8_quad(word, b[0]);
+            }
+        }
+    }
+
+    static __device__ __forceinline__ int run(int t, int r) { return Values<FORMAT>::run(t, r); }
+    static __device__ __forceinline__ int product(int r, int j) { return Values<FORMAT>::product(r, j); }
+    static __device__ __forceinline__ int column(int r, int j) { return Values<FORMAT>::column(r, j); }
 };

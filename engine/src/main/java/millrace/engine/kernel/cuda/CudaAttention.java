@@ -3,7 +3,9 @@ package millrace.engine.kernel.cuda;
 import java.util.Locale;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.Selection;
 import millrace.engine.kernel.TileFormat;
+import org.jspecify.annotations.Nullable;
 
 /// Attention over the cache on the device, see attend.h.
 ///
@@ -30,6 +32,9 @@ final class CudaAttention {
     /// the softmax, and of a warp's operand.
     private static final int ADDRESS_WORDS = 32;
 
+    /// What addresses of tokens take more than those of pages.
+    private static final int TOKEN_ADDRESS_BYTES = Long.BYTES * SPLIT - Integer.BYTES * ADDRESS_WORDS;
+
     private static final int SCORE_PITCH = SPLIT + 16;
     private static final int STATE_WORDS = 64;
     private static final int OPERAND_WORDS = 128;
@@ -54,7 +59,9 @@ final class CudaAttention {
     private final Kernel[] grouped8 = new Kernel[TileFormat.values().length];
     private final Kernel[] grouped16 = new Kernel[TileFormat.values().length];
     private final Kernel[] latent = new Kernel[TileFormat.values().length];
+    private final Kernel[] chosen = new Kernel[TileFormat.values().length];
     private final Kernel plain;
+    private final Kernel chosenPlain;
     private final Kernel combine;
 
     CudaAttention(Gpu gpu) {
@@ -72,11 +79,13 @@ final class CudaAttention {
             grouped8[format.ordinal()] = gpu.kernel("attend_grouped_" + name + "_8");
             grouped16[format.ordinal()] = gpu.kernel("attend_grouped_" + name + "_16");
         }
-        latent[TileFormat.F32.ordinal()] = gpu.kernel("attend_latent_f32");
-        latent[TileFormat.BF16.ordinal()] = gpu.kernel("attend_latent_bf16");
-        latent[TileFormat.INT8.ordinal()] = gpu.kernel("attend_latent_int8");
-        latent[TileFormat.FP8.ordinal()] = gpu.kernel("attend_latent_fp8");
+        for (TileFormat format : new TileFormat[] {TileFormat.F32, TileFormat.BF16, TileFormat.INT8, TileFormat.FP8}) {
+            String name = format.name().toLowerCase(Locale.ROOT);
+            latent[format.ordinal()] = gpu.kernel("attend_latent_" + name);
+            chosen[format.ordinal()] = gpu.kernel("attend_chosen_" + name);
+        }
         plain = gpu.kernel("attend_latent_fp8_plain");
+        chosenPlain = gpu.kernel("attend_chosen_fp8_plain");
         combine = gpu.kernel("attend_combine");
     }
 
@@ -128,7 +137,9 @@ final class CudaAttention {
                 .ptr(stats(records, heads, lanes))
                 .i32(records)
                 .run(kvHeads, blocks(batch, rows, group, queries, kvHeads), 1, THREADS, shared);
-        join(batch, rows, heads, dim, lanes, CudaStore.rotation(shape), records, out);
+        if (joins(batch, rows)) {
+            join(batch, rows, heads, dim, lanes, CudaStore.rotation(shape), records, null, 0, out);
+        }
     }
 
     /// Attention over latents; `latentQ` and `out` are `[rows][heads · rank]`, `q` is `[rows][heads · headDim]` with the
@@ -179,14 +190,89 @@ final class CudaAttention {
                         1,
                         THREADS,
                         sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes));
-        join(batch, rows, heads, shape.rank(), lanes, 0, records, out);
+        if (joins(batch, rows)) {
+            join(batch, rows, heads, shape.rank(), lanes, 0, records, null, 0, out);
+        }
+    }
+
+    /// The same over chosen positions, whose list is what splits are of: an item for each row, tile of heads and split.
+    void attend(
+            CacheShape.Latent shape,
+            CudaCacheBatch batch,
+            int rows,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Selection selection,
+            Rows out) {
+        CudaStore.require(latentQ, rows, heads * shape.rank());
+        CudaStore.require(out, rows, heads * shape.rank());
+        CudaStore.require(q, rows, q.width());
+        CudaIndexer.require(selection, rows);
+        int lanes = shape.latentLanes();
+        int steps = (lanes + shape.ropeLanes()) / 16;
+        int records = records(heads, lanes);
+        int splits = Math.min(batch.mostSplits(), Math.ceilDiv(selection.most(), SPLIT));
+        boolean partial = splits > 1 && rows <= MOST_SINGLE_ROWS && (long) rows * splits <= records;
+        int partialSplits = partial ? splits : 0;
+        long items = (long) rows * Math.ceilDiv(heads, LATENT_QUERIES) * Math.max(1, partialSplits);
+        gpu.launch(shape.plain() ? chosenPlain : chosen[shape.latentFormat().ordinal()])
+                .ptr(batch.counts())
+                .ptr(batch.segments())
+                .ptr(batch.segmentOf())
+                .ptr(batch.pages())
+                .ptr(selection.countsAddress())
+                .ptr(selection.positionsAddress())
+                .i32(selection.most())
+                .i64(layerOffset)
+                .i32(heads)
+                .f32(scale)
+                .i32(shape.rank())
+                .i32(shape.ropeDim())
+                .i32(lanes)
+                .i32(shape.ropeLanes())
+                .i64(shape.ropeOffset())
+                .i64(shape.scaleOffset())
+                .i32(shape.scaleGroups())
+                .ptr(latentQ.addressAt(0))
+                .i32(latentQ.stride())
+                .ptr(q.addressAt(0))
+                .i32(q.stride())
+                .i32(q.width() / heads)
+                .ptr(out.addressAt(0))
+                .i32(out.stride())
+                .ptr(partials)
+                .ptr(stats(records, heads, lanes))
+                .i32(partialSplits)
+                .run(
+                        1,
+                        Math.clamp(items, 1, mostBlocks),
+                        1,
+                        THREADS,
+                        TOKEN_ADDRESS_BYTES + sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes));
+        if (partial) {
+            join(batch, rows, heads, shape.rank(), lanes, 0, records, selection, partialSplits, out);
+        }
+    }
+
+    /// Whether a launch may leave partial sums.
+    private static boolean joins(CudaCacheBatch batch, int rows) {
+        return batch.mostSplits() > 1 && (rows <= MOST_SINGLE_ROWS || batch.wantsPartials());
     }
 
     private void join(
-            CudaCacheBatch batch, int rows, int heads, int dim, int lanes, float rotation, int records, Rows out) {
-        if (batch.mostSplits() < 2 || rows > MOST_SINGLE_ROWS && !batch.wantsPartials()) {
-            return;
-        }
+            CudaCacheBatch batch,
+            int rows,
+            int heads,
+            int dim,
+            int lanes,
+            float rotation,
+            int records,
+            @Nullable Selection selection,
+            int partialSplits,
+            Rows out) {
         int threads = Math.min(MOST_COMBINE_THREADS, (dim + 31) / 32 * 32);
         int shared = Float.BYTES * (COMBINE_WORDS + (rotation == 0 ? 0 : dim));
         gpu.launch(combine)
@@ -200,6 +286,8 @@ final class CudaAttention {
                 .ptr(partials)
                 .ptr(stats(records, heads, lanes))
                 .i32(records)
+                .ptr(selection == null ? 0 : selection.countsAddress())
+                .i32(partialSplits)
                 .ptr(out.addressAt(0))
                 .i32(out.stride())
                 .run(rows, heads, 1, threads, shared);

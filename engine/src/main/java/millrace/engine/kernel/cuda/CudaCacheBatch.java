@@ -32,8 +32,9 @@ final class CudaCacheBatch {
     private final StepBlock.Part epochs;
     private int pageCount;
     private boolean owned;
-    private final int mostSplits;
+    private final int mostPositions;
     private int partials;
+    private int longest;
 
     /// @param maxRows the most rows, and segments, of a step
     /// @param maxPages the most pages of a segment
@@ -43,7 +44,7 @@ final class CudaCacheBatch {
         segmentOf = block.part((long) Integer.BYTES * maxRows);
         pages = block.part((long) Long.BYTES * maxRows * maxPages);
         epochs = block.part((long) Integer.BYTES * maxRows * maxPages);
-        mostSplits = splits(maxPages * CacheShape.TOKENS);
+        mostPositions = maxPages * CacheShape.TOKENS;
     }
 
     private static int splits(int positions) {
@@ -56,10 +57,12 @@ final class CudaCacheBatch {
         int page = 0;
         owned = true;
         partials = 0;
+        longest = 0;
         for (int s = 0; s < batch.count(); s++) {
             int first = batch.firstRow(s);
             int end = first + batch.rows(s);
             int last = batch.startPosition(s) + batch.rows(s) - 1;
+            longest = Math.max(longest, last + 1);
             int needed = last / CacheShape.TOKENS + 1;
             put(s, first, batch.rows(s), batch.startPosition(s), page, partials(batch.rows(s), splits(last + 1)));
             MemorySegment.copy(batch.pages(s), 0, pages.host(), LONG, (long) Long.BYTES * page, needed);
@@ -127,7 +130,17 @@ final class CudaCacheBatch {
 
     /// Splits of the longest sequence that there can be.
     int mostSplits() {
-        return mostSplits;
+        return splits(mostPositions);
+    }
+
+    /// Positions of the longest sequence that there can be.
+    int mostPositions() {
+        return mostPositions;
+    }
+
+    /// Positions up to the last row's of any sequence.
+    int longest() {
+        return longest;
     }
 
     /// Whether any segment wants partial sums.

@@ -28,6 +28,7 @@ final class CudaElementwise {
     private final Gpu gpu;
     private final Kernel rmsNorm;
     private final Kernel rmsNormShort;
+    private final Kernel layerNorm;
     private final Kernel rotate;
     private final Kernel swiglu;
     private final Kernel add;
@@ -39,6 +40,7 @@ final class CudaElementwise {
         this.gpu = gpu;
         rmsNorm = gpu.kernel("rms_norm");
         rmsNormShort = gpu.kernel("rms_norm_short");
+        layerNorm = gpu.kernel("layer_norm");
         rotate = gpu.kernel("rotate");
         swiglu = gpu.kernel("swiglu");
         add = gpu.kernel("add");
@@ -70,6 +72,23 @@ final class CudaElementwise {
         } else {
             launch.run(Math.ceilDiv(vectors, SHORT_THREADS / NORM_PARTIALS), 1, 1, SHORT_THREADS, 0);
         }
+    }
+
+    /// Norms each row about its mean; `y` may be `x`.
+    ///
+    /// @param weight device address of a float for each column
+    /// @param bias as `weight`
+    void layerNorm(Rows y, Rows x, long weight, long bias, float eps, int rows, long live) {
+        requireRows(y, rows);
+        requireRows(x, rows);
+        requireWidth("layerNorm", y, x);
+        if (rows == 0) {
+            return;
+        }
+        Launch launch = gpu.launch(layerNorm);
+        launch.ptr(y.addressAt(0)).ptr(x.addressAt(0)).ptr(weight).ptr(bias).i32(x.width());
+        launch.i32(y.stride()).i32(x.stride()).f32(eps).i32(rows).ptr(live);
+        launch.run(Math.ceilDiv(rows, SHORT_THREADS / NORM_PARTIALS), 1, 1, SHORT_THREADS, 0);
     }
 
     /// Rotates `angles.width()` dimensions of each head, in place.

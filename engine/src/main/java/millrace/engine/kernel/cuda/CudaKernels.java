@@ -50,6 +50,7 @@ public final class CudaKernels implements Kernels {
     private final CudaRouting routing;
     private final CudaStore store;
     private final CudaAttention attention;
+    private final CudaIndexer indexer;
     private final CudaGuard guard;
     private final CudaTags tags;
     private final Map<StepInputs, CudaInputs> inputs = new IdentityHashMap<>();
@@ -73,6 +74,7 @@ public final class CudaKernels implements Kernels {
         routing = new CudaRouting(gpu);
         store = new CudaStore(gpu);
         attention = new CudaAttention(gpu);
+        indexer = new CudaIndexer(gpu);
         guard = new CudaGuard(gpu);
         tags = new CudaTags(gpu);
     }
@@ -362,12 +364,17 @@ public final class CudaKernels implements Kernels {
 
     @Override
     public void layerNorm(Rows y, Rows x, float[] weight, float[] bias, float eps, int rows) {
-        throw new UnsupportedOperationException();
+        elementwise.layerNorm(y, x, tensors.address(weight), tensors.address(bias), eps, rows(rows), live());
     }
 
     @Override
     public void store(CacheShape.Keys shape, CacheBatch batch, long layerOffset, Rows keys) {
-        throw new UnsupportedOperationException();
+        indexer.store(shape, sent().of(batch), rows(batch), layerOffset, keys);
+    }
+
+    @Override
+    public Selection selection(int maxRows, int most) {
+        return indexer.selection(Math.max(LEAST_ROWS, maxRows), most);
     }
 
     @Override
@@ -380,12 +387,14 @@ public final class CudaKernels implements Kernels {
             Rows q,
             Rows weights,
             Selection selection) {
-        throw new UnsupportedOperationException();
+        CudaCacheBatch known = sent().of(batch);
+        int positions = bucket == 0 ? known.longest() : known.mostPositions();
+        indexer.select(shape, known, rows(batch), positions, layerOffset, heads, scale, q, weights, selection);
     }
 
     @Override
     public void gather(Selection selection, int[] sources, int rows) {
-        throw new UnsupportedOperationException();
+        indexer.gather(selection, sent().address(sources), rows(rows), live());
     }
 
     @Override
@@ -399,7 +408,10 @@ public final class CudaKernels implements Kernels {
             Rows q,
             Selection selection,
             Rows out) {
-        throw new UnsupportedOperationException();
+        int rows = rows(batch);
+        if (rows > 0) {
+            attention.attend(shape, sent().of(batch), rows, layerOffset, heads, scale, latentQ, q, selection, out);
+        }
     }
 
     @Override
