@@ -1,7 +1,9 @@
 package millrace.engine.model;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.within;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.sun.management.ThreadMXBean;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
@@ -59,6 +61,30 @@ final class CudaModelTest {
                 for (int step = 0; step < expected.size(); step++) {
                     assertThat(again.get(step)).as("step %d, %s", step, how).containsExactly(first.get(step));
                 }
+            }
+        }
+    }
+
+    /// Of contexts far beyond what is chosen: whole, in pieces, token by token as it is recorded, with the draft layer's.
+    @Test
+    void sparseAttentionShouldGiveTheLogitsOfTheReference() throws IOException {
+        JsonNode golden = TinyModel.golden("golden_tiny").get("glm_moe_dsa");
+        TinyModel.of("glm_moe_dsa").write(dir);
+        int[] ids = TinyModel.tokens(golden.get("seq_len").intValue());
+        CudaConfig config = CudaConfig.STANDIN.withMemoryBytes(512 << 20);
+        try (ModelRun run = ModelRun.openDrafting(dir, Backend.open("cuda", 2, config), KvFormat.F32)) {
+            float[] whole = run.last(ids, 128);
+            for (int i = 0; i < 8; i++) {
+                assertThat(whole[i]).as("logit %d", i).isCloseTo(golden.get("logits_first8").get(i).floatValue(), within(3e-5f));
+            }
+            for (int chunk : new int[] {7, 1}) {
+                assertThat(run.last(ids, chunk)).as("chunks of %d", chunk).containsExactly(whole);
+            }
+            float[][] drafts = run.drafts(ids, 16);
+            for (int i = 0; i < 4; i++) {
+                assertThat(drafts[drafts.length - 1][i])
+                        .as("draft logit %d", i)
+                        .isCloseTo(golden.get("mtp_first4").get(i).floatValue(), within(3e-5f));
             }
         }
     }

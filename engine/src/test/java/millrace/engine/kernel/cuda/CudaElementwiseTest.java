@@ -100,6 +100,36 @@ class CudaElementwiseTest {
     }
 
     @ParameterizedTest
+    @ValueSource(ints = {1, 15, 16, 37, 128, 1003})
+    void normsRowsAboutTheirMean(int n) {
+        int rows = 11;
+        int live = 9;
+        Rows x = view(random, rows, n, 3, 2);
+        for (int i = 0; i < n; i++) {
+            x.values()[x.at(1) + i] = 1000 + x.values()[x.at(1) + i] / 100;
+            x.values()[x.at(2) + i] = 5;
+        }
+        x.values()[x.at(3)] = 3e19f;
+        x.values()[x.at(4)] = Float.NaN;
+        Rows expected = untouched(rows, n);
+        float[] weight = numbers(n);
+        float[] bias = numbers(n);
+        Rows y = lab.rows(expected);
+        host.layerNorm(expected, x, weight, bias, 1e-6f, live);
+
+        device.layerNorm(y, lab.rows(x), lab.floats(weight), lab.floats(bias), 1e-6f, rows, lab.ints(live));
+
+        assertSame(y, expected);
+
+        Rows inPlace = lab.rows(x);
+        host.layerNorm(x, x, weight, bias, 1e-6f, rows);
+
+        device.layerNorm(inPlace, inPlace, lab.floats(weight), lab.floats(bias), 1e-6f, rows, 0);
+
+        assertSame(inPlace, x);
+    }
+
+    @ParameterizedTest
     @CsvSource({
         "1, 8, 0, 8, true", "1, 8, 0, 8, false", "5, 24, 0, 24, false", "3, 64, 32, 16, false", "3, 64, 32, 32, true",
         "40, 10, 2, 6, true"
