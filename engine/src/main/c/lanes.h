@@ -45,9 +45,13 @@ INLINE w16 w_all(uint32_t x) { return _mm512_set1_epi32((int) x); }
 INLINE w16 w_add(w16 a, w16 b) { return _mm512_add_epi32(a, b); }
 INLINE w16 w_sub(w16 a, w16 b) { return _mm512_sub_epi32(a, b); }
 INLINE w16 w_and(w16 a, w16 b) { return _mm512_and_si512(a, b); }
+INLINE w16 w_or(w16 a, w16 b) { return _mm512_or_si512(a, b); }
 #define w_shl(v, n) _mm512_slli_epi32(v, n)
 #define w_shr(v, n) _mm512_srli_epi32(v, n)
 #define w_sar(v, n) _mm512_srai_epi32(v, n)
+/* The same by a number that is no constant. */
+INLINE w16 w_shl_all(w16 v, uint32_t n) { return _mm512_sll_epi32(v, _mm_cvtsi32_si128((int) n)); }
+INLINE w16 w_shr_all(w16 v, uint32_t n) { return _mm512_srl_epi32(v, _mm_cvtsi32_si128((int) n)); }
 #define w_rol8(v, bytes) ((bytes) ? _mm512_rol_epi32(v, 8 * (bytes)) : (v))
 /* (a & b) | c */
 INLINE w16 w_and_or(w16 a, w16 b, w16 c) { return _mm512_ternarylogic_epi32(a, b, c, 0xEA); }
@@ -145,9 +149,18 @@ INLINE w16 w_all(uint32_t x) { __m256i v = _mm256_set1_epi32((int) x); return (w
 INLINE w16 w_add(w16 x, w16 y) { return (w16) {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
 INLINE w16 w_sub(w16 x, w16 y) { return (w16) {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
 INLINE w16 w_and(w16 x, w16 y) { return (w16) {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+INLINE w16 w_or(w16 x, w16 y) { return (w16) {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
 #define w_shl(v, n) ((w16) {_mm256_slli_epi32((v).a, n), _mm256_slli_epi32((v).b, n)})
 #define w_shr(v, n) ((w16) {_mm256_srli_epi32((v).a, n), _mm256_srli_epi32((v).b, n)})
 #define w_sar(v, n) ((w16) {_mm256_srai_epi32((v).a, n), _mm256_srai_epi32((v).b, n)})
+INLINE w16 w_shl_all(w16 v, uint32_t n) {
+    __m128i by = _mm_cvtsi32_si128((int) n);
+    return (w16) {_mm256_sll_epi32(v.a, by), _mm256_sll_epi32(v.b, by)};
+}
+INLINE w16 w_shr_all(w16 v, uint32_t n) {
+    __m128i by = _mm_cvtsi32_si128((int) n);
+    return (w16) {_mm256_srl_epi32(v.a, by), _mm256_srl_epi32(v.b, by)};
+}
 INLINE __m256i rol8(__m256i v, int bytes) {
     return _mm256_or_si256(_mm256_slli_epi32(v, 8 * bytes), _mm256_srli_epi32(v, 32 - 8 * bytes));
 }

@@ -212,8 +212,18 @@ public sealed interface CacheShape {
             }
         }
 
+        /// Whether queries meet codes as integers, as [Grouped#fixedPoint] says.
+        public boolean fixedPoint() {
+            return format == TileFormat.INT8;
+        }
+
         public long scaleOffset() {
             return format.bytes(dim, TOKENS);
+        }
+
+        /// Floats that the loops over blocks need as working memory.
+        public int scratchFloats() {
+            return new Grouped(format, dim).scratchFloats();
         }
 
         /// Padded to a multiple of 64.

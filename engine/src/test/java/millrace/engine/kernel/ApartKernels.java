@@ -29,6 +29,7 @@ public final class ApartKernels implements Kernels {
     private final Map<Object, Object> adopted = new IdentityHashMap<>();
     private final List<Object> adoptions = new ArrayList<>();
     private final Map<Routing, Routing> routings = new IdentityHashMap<>();
+    private final Map<Selection, Selection> selections = new IdentityHashMap<>();
     private final Map<Integer, List<Operation>> recorded = new HashMap<>();
     private final Arena arena = Arena.ofShared();
     private @Nullable List<Operation> recording;
@@ -315,44 +316,58 @@ public final class ApartKernels implements Kernels {
 
     @Override
     public void layerNorm(Rows y, Rows x, float[] weight, float[] bias, float eps, int rows) {
-        throw new UnsupportedOperationException();
+        run(rows, n -> host.layerNorm(there(y), there(x), there(weight), there(bias), eps, n));
     }
 
     @Override
-    public void store(CacheShape.Keys shape, CacheBatch batch, long layerOffset, Rows keys) {
-        throw new UnsupportedOperationException();
+    public void store(CacheShape.Keys shape, CacheBatch batch, long offset, Rows keys) {
+        run(sent().rows, n -> host.store(shape, there(batch), offset, there(keys)));
+    }
+
+    @Override
+    public Selection selection(int maxRows, int most) {
+        Selection selection = Selection.device(maxRows, most, next = (next + 255) / 256 * 256);
+        next += Selection.bytes(maxRows, most);
+        selections.put(selection, Selection.onHeap(maxRows, most));
+        return selection;
+    }
+
+    private Selection there(Selection selection) {
+        return Objects.requireNonNull(selections.get(selection), "a selection of other kernels");
     }
 
     @Override
     public void select(
             CacheShape.Keys shape,
             CacheBatch batch,
-            long layerOffset,
+            long offset,
             int heads,
             float scale,
             Rows q,
             Rows weights,
             Selection selection) {
-        throw new UnsupportedOperationException();
+        run(sent().rows, n ->
+                host.select(shape, there(batch), offset, heads, scale, there(q), there(weights), there(selection)));
     }
 
     @Override
     public void gather(Selection selection, int[] sources, int rows) {
-        throw new UnsupportedOperationException();
+        run(rows, n -> host.gather(there(selection), there(sources), n));
     }
 
     @Override
     public void attend(
             CacheShape.Latent shape,
             CacheBatch batch,
-            long layerOffset,
+            long offset,
             int heads,
             float scale,
             Rows latentQ,
             Rows q,
             Selection selection,
             Rows out) {
-        throw new UnsupportedOperationException();
+        run(sent().rows, n -> host.attend(
+                shape, there(batch), offset, heads, scale, there(latentQ), there(q), there(selection), there(out)));
     }
 
     @Override

@@ -31,12 +31,12 @@ final class BlockLoops {
         int dim = shape.keyDim();
         switch (shape) {
             case CacheShape.Grouped g -> {
-                int scales = TOKENS * g.format().groups(dim) * g.format().perWord();
-                loops.decode(g.format(), block, dim, TOKENS, scratch, 0);
                 if (!g.format().scaled()) {
-                    loops.score(q, qOffset, dim, queries, scratch, 0, dim, scores, s, stride, true);
+                    plain(loops, g.format(), block, q, qOffset, dim, queries, scores, s, stride, scratch);
                     return;
                 }
+                int scales = TOKENS * g.format().groups(dim) * g.format().perWord();
+                loops.decode(g.format(), block, dim, TOKENS, scratch, 0);
                 halves(block + g.keyScaleOffset(), g.scaleGroups(), scratch, scales);
                 groups(loops, q, qOffset, dim, queries, dim, g.scaleGroup(), scratch, scales, scores, s, stride);
             }
@@ -69,6 +69,23 @@ final class BlockLoops {
                         scaled == 0);
             }
         }
+    }
+
+    /// Keys without scales, with which a block begins.
+    static void plain(
+            TileLoops loops,
+            TileFormat format,
+            long keys,
+            float[] q,
+            int qOffset,
+            int dim,
+            int queries,
+            float[] scores,
+            int s,
+            int stride,
+            float[] scratch) {
+        loops.decode(format, keys, dim, TOKENS, scratch, 0);
+        loops.score(q, qOffset, dim, queries, scratch, 0, dim, scores, s, stride, true);
     }
 
     /// The chain over the groups of the first `scaled` dimensions.

@@ -60,12 +60,20 @@ final class CacheWriter {
         return scratch;
     }
 
-    /// Token = lane of 16, dimension = depth.
     private static void writeKey(CacheShape.Grouped shape, long block, int slot, float[] k, int from) {
-        int n = shape.headDim();
+        writeKey(shape.format(), shape.headDim(), block, shape.keyScaleOffset(), slot, k, from);
+    }
+
+    static void write(CacheShape.Keys shape, long block, int slot, float[] k, int from) {
+        writeKey(shape.format(), shape.dim(), block, shape.scaleOffset(), slot, k, from);
+    }
+
+    /// Token = lane of 16, dimension = depth.
+    private static void writeKey(
+            TileFormat format, int n, long block, long scaleOffset, int slot, float[] k, int from) {
         long lane = block + 4L * slot;
-        long scales = block + shape.keyScaleOffset() + 2L * slot;
-        switch (shape.format()) {
+        long scales = block + scaleOffset + 2L * slot;
+        switch (format) {
             case F32 -> writeFloats(lane, 64, k, from, n);
             case BF16 -> {
                 for (int d = 0; d < n; d++) {
@@ -87,7 +95,7 @@ final class CacheWriter {
                     }
                 }
             }
-            default -> throw new IllegalArgumentException("keys in " + shape.format());
+            default -> throw new IllegalArgumentException("keys in " + format);
         }
     }
 

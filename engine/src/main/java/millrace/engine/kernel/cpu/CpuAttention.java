@@ -6,15 +6,17 @@ import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Hadamard;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.Selection;
 import org.jspecify.annotations.Nullable;
 
-/// Attention as a task: a unit is a tile of queries of one segment and KV head.
+/// Attention as a task: a unit is a tile of queries of one span of rows and KV head.
 ///
-/// A query is one head of one row. Queries of a segment and KV head are numbered row by row, so that their positions
+/// A query is one head of one row. Queries of a span of rows and a KV head are numbered row by row, so that their positions
 /// ascend. A unit goes over the pages twice, first for scores, then for the weighted sums, and reads each page once
-/// per pass for all of its queries. Between the passes stands the softmax over whole rows of scores: there is no
+/// per pass for all of its queries. Where a row reads chosen tokens, these are gathered before, once for all of its heads,
+/// and stand in the place of its pages. Between the passes stands the softmax over whole rows of scores: there is no
 /// running maximum, so the order of additions does not depend on where a page or a tile ends.
-final class CpuAttention implements ThreadTeam.Task {
+final class CpuAttention implements ThreadTeam.Task, AutoCloseable {
     private static final int PAGE = CacheShape.TOKENS;
     private static final int GROUPED_TILE = 16;
     // Decoding a latent costs more, and many heads share it: large tiles, but enough of them for every thread.
@@ -43,10 +45,13 @@ final class CpuAttention implements ThreadTeam.Task {
     private int valueLanes;
     private boolean rotated;
     private float scale;
-    private int[] firstUnit = new int[1];
+    private final Spans spans = new Spans();
+    private final ChosenTokens chosen;
+    private long products;
 
     CpuAttention(Loops loops, int threads) {
         this.loops = loops;
+        chosen = new ChosenTokens(loops, threads);
         work = new Work[threads];
         for (int i = 0; i < threads; i++) {
             work[i] = new Work();
@@ -91,6 +96,49 @@ final class CpuAttention implements ThreadTeam.Task {
             Rows latentQueries,
             Rows queries,
             Rows result) {
+        set(latent, heads, latentQueries, queries, result);
+        tile = latentTile(rows(cacheBatch) * heads);
+        return prepare(cacheBatch, offset, heads, factor, result);
+    }
+
+    /// Sets the next operation over chosen tokens, which begins with the units of [#gathering]; returns the number of the
+    /// units that follow.
+    int prepare(
+            CacheShape.Latent latent,
+            CacheBatch cacheBatch,
+            long offset,
+            int heads,
+            float factor,
+            Rows latentQueries,
+            Rows queries,
+            Selection selection,
+            Rows result) {
+        set(latent, heads, latentQueries, queries, result);
+        begin(cacheBatch, offset, heads, factor, result);
+        int sparse = sparseRows(cacheBatch, selection);
+        if (sparse > 0) {
+            chosen.prepare(latent, cacheBatch, offset, selection);
+        }
+        // A row for each thread as long as there are enough of them; all threads share the rows that are left.
+        int alone = sparse / work.length * work.length;
+        tile = latentTile((rows(cacheBatch) - alone) * heads);
+        addChosen(cacheBatch, selection, 0, alone, false);
+        addWhole(cacheBatch, selection);
+        addChosen(cacheBatch, selection, alone, sparse, true);
+        return spans.units();
+    }
+
+    /// What goes before an operation over chosen tokens.
+    ChosenTokens gathering() {
+        return chosen;
+    }
+
+    /// Multiplications and additions of the operation.
+    long products() {
+        return products;
+    }
+
+    private void set(CacheShape.Latent latent, int heads, Rows latentQueries, Rows queries, Rows result) {
         keyDim = latent.rank() + latent.ropeDim();
         valueDim = latent.rank();
         valueLanes = latent.valueLanes();
@@ -104,61 +152,124 @@ final class CpuAttention implements ThreadTeam.Task {
         q = latentQueries;
         ropeQ = queries;
         kvHeads = 1;
-        tile = latentTile(cacheBatch, heads);
         run = LATENT_RUN;
-        return prepare(cacheBatch, offset, heads, factor, result);
     }
 
     private int prepare(CacheBatch cacheBatch, long offset, int heads, float factor, Rows result) {
+        begin(cacheBatch, offset, heads, factor, result);
+        for (int s = 0; s < cacheBatch.count(); s++) {
+            addPages(s, cacheBatch.firstRow(s), cacheBatch.rows(s), cacheBatch.startPosition(s));
+        }
+        return spans.units();
+    }
+
+    private void begin(CacheBatch cacheBatch, long offset, int heads, float factor, Rows result) {
         batch = cacheBatch;
         layerOffset = offset;
         group = heads / kvHeads;
         scale = factor;
         out = result;
-        if (firstUnit.length <= cacheBatch.count()) {
-            firstUnit = new int[cacheBatch.capacity() + 1];
-        }
-        int units = 0;
-        for (int s = 0; s < cacheBatch.count(); s++) {
-            firstUnit[s] = units;
-            units += kvHeads * tiles(cacheBatch.rows(s));
-        }
-        return units;
+        products = 0;
+        spans.clear();
+        chosen.clear();
     }
 
-    private int latentTile(CacheBatch cacheBatch, int heads) {
-        int queries = 0;
-        for (int s = 0; s < cacheBatch.count(); s++) {
-            queries += cacheBatch.rows(s) * heads;
+    private void addPages(int segment, int firstRow, int rows, int start) {
+        add(segment, firstRow, rows, start, Spans.PAGES, kvHeads * ((rows * group + tile - 1) / tile));
+    }
+
+    private void add(int segment, int firstRow, int rows, int start, int slot, int units) {
+        spans.add(segment, firstRow, rows, start, slot, units);
+        products += 2L * rows * (start + rows) * Objects.requireNonNull(q).width();
+    }
+
+    private static int sparseRows(CacheBatch b, Selection selection) {
+        int sparse = 0;
+        for (int s = 0; s < b.count(); s++) {
+            Objects.checkFromIndexSize(b.firstRow(s), b.rows(s), selection.maxRows());
+            for (int row = b.firstRow(s); row < b.firstRow(s) + b.rows(s); row++) {
+                sparse += selection.counts()[row] == Selection.ALL ? 0 : 1;
+            }
         }
+        return sparse;
+    }
+
+    /// Runs of rows that attend to everything.
+    private void addWhole(CacheBatch b, Selection selection) {
+        int[] counts = selection.counts();
+        for (int s = 0; s < b.count(); s++) {
+            int end = b.firstRow(s) + b.rows(s);
+            for (int row = b.firstRow(s); row < end; row++) {
+                int first = row;
+                while (row < end && counts[row] == Selection.ALL) {
+                    row++;
+                }
+                if (row > first) {
+                    addPages(s, first, row - first, b.startPosition(s) + first - b.firstRow(s));
+                }
+            }
+        }
+    }
+
+    /// Those of the rows with chosen tokens that have these numbers among themselves.
+    private void addChosen(CacheBatch b, Selection selection, int from, int to, boolean shared) {
+        int number = 0;
+        for (int s = 0; s < b.count() && number < to; s++) {
+            for (int row = b.firstRow(s); row < b.firstRow(s) + b.rows(s) && number < to; row++) {
+                int count = selection.counts()[row];
+                if (count != Selection.ALL && number++ >= from) {
+                    int slot = shared ? chosen.share(row, s) : Spans.OWN;
+                    add(s, row, 1, count - 1, slot, shared ? (group + tile - 1) / tile : 1);
+                }
+            }
+        }
+    }
+
+    private static int rows(CacheBatch b) {
+        int rows = 0;
+        for (int s = 0; s < b.count(); s++) {
+            rows += b.rows(s);
+        }
+        return rows;
+    }
+
+    private int latentTile(int queries) {
         int share = (queries + work.length - 1) / work.length;
         return Math.clamp((share + 3) / 4 * 4, SMALLEST_TILE, LATENT_TILE);
     }
 
-    private int tiles(int rows) {
-        return (rows * group + tile - 1) / tile;
-    }
-
     @Override
     public void run(int unit, int thread) {
-        CacheBatch b = Objects.requireNonNull(batch);
-        int segment = b.count() - 1;
-        while (firstUnit[segment] > unit) {
-            segment--;
-        }
-        int inSegment = unit - firstUnit[segment];
+        int span = spans.of(unit);
+        int inSpan = unit - spans.firstUnit(span);
         Work w = work[thread];
-        w.batch = b;
-        w.segment = segment;
-        w.head = inSegment % kvHeads;
-        w.first = inSegment / kvHeads * tile;
-        w.count = Math.min(tile, b.rows(segment) * group - w.first);
+        if (spans.slot(span) == Spans.OWN) {
+            chosen.fill(spans.firstRow(span), spans.segment(span), thread);
+            for (int first = 0; first < group; first += LATENT_TILE) {
+                attend(w, span, chosen.blocks(thread), 0, first, Math.min(LATENT_TILE, group - first));
+            }
+        } else {
+            int first = inSpan / kvHeads * tile;
+            int count = Math.min(tile, spans.rows(span) * group - first);
+            int slot = spans.slot(span);
+            long[] pages =
+                    slot == Spans.PAGES ? Objects.requireNonNull(batch).pages(spans.segment(span)) : chosen.blocks(slot);
+            attend(w, span, pages, inSpan % kvHeads, first, count);
+        }
+    }
+
+    private void attend(Work w, int span, long[] pages, int head, int first, int count) {
         CacheShape block = Objects.requireNonNull(shape);
-        w.start = b.startPosition(segment);
-        w.length = w.start + (w.first + w.count - 1) / group + 1;
+        w.addresses = pages;
+        w.firstRow = spans.firstRow(span);
+        w.head = head;
+        w.first = first;
+        w.count = count;
+        w.start = spans.start(span);
+        w.length = w.start + (first + count - 1) / group + 1;
         w.pages = (w.length + PAGE - 1) / PAGE;
         w.stride = w.pages * PAGE;
-        w.blockOffset = layerOffset + w.head * block.blockBytes();
+        w.blockOffset = (spans.slot(span) == Spans.PAGES ? layerOffset : 0) + head * block.blockBytes();
         w.reserve(keyDim, block.scratchFloats(), valueLanes);
         for (Pass pass : passes) {
             pass.run(w);
@@ -176,7 +287,7 @@ final class CpuAttention implements ThreadTeam.Task {
     private final class Gather implements Pass {
         @Override
         public void run(Work w) {
-            gather(w.batch().firstRow(w.segment), w.head, w.first, w.count, w.queries);
+            gather(w.firstRow, w.head, w.first, w.count, w.queries);
             if (rotated) {
                 for (int i = 0; i < w.count; i++) {
                     Hadamard.rotate(w.queries, i * keyDim, keyDim);
@@ -189,7 +300,7 @@ final class CpuAttention implements ThreadTeam.Task {
         @Override
         public void run(Work w) {
             CacheShape block = Objects.requireNonNull(shape);
-            long[] pages = w.batch().pages(w.segment);
+            long[] pages = w.addresses;
             for (int page = 0; page < w.pages; page += run) {
                 int skip = skipped(PAGE * page, w.start, w.first);
                 loops.scores(
@@ -244,7 +355,7 @@ final class CpuAttention implements ThreadTeam.Task {
         private void sums(Work w, int page, int pages, int tokens, int from, int to) {
             loops.sums(
                     Objects.requireNonNull(shape),
-                    w.batch().pages(w.segment),
+                    w.addresses,
                     page,
                     pages,
                     tokens,
@@ -262,7 +373,7 @@ final class CpuAttention implements ThreadTeam.Task {
     private final class Scatter implements Pass {
         @Override
         public void run(Work w) {
-            scatter(w.batch().firstRow(w.segment), w.head, w.first, w.count, w);
+            scatter(w.firstRow, w.head, w.first, w.count, w);
         }
     }
 
@@ -306,14 +417,19 @@ final class CpuAttention implements ThreadTeam.Task {
         }
     }
 
+    @Override
+    public void close() {
+        chosen.close();
+    }
+
     /// The tile that a thread is at, and its working memory, which grows to what the longest sequence needs and stays.
     private static final class Work {
-        @Nullable CacheBatch batch;
-        int segment;
+        long[] addresses = new long[0]; // of the pages that the rows read
+        int firstRow; // of the span
         int head;
-        int first; // query of the segment and head
+        int first; // query of the span and head
         int count; // queries
-        int start; // position of the segment's first row
+        int start; // position of the span's first row
         int length; // positions that the last query sees
         int pages; // that hold them
         int stride; // floats from one query's scores to the next
@@ -324,10 +440,6 @@ final class CpuAttention implements ThreadTeam.Task {
         float[] accumulators = new float[0];
         final float[] sums = new float[LATENT_TILE];
         final float[] partials = new float[16];
-
-        CacheBatch batch() {
-            return Objects.requireNonNull(batch);
-        }
 
         void reserve(int keyDim, int scratchFloats, int valueLanes) {
             queries = grown(queries, count * keyDim);

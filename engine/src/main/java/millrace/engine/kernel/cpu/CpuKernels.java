@@ -25,6 +25,7 @@ public final class CpuKernels implements Kernels {
     private final ThreadTeam team;
     private final CpuProjections projections;
     private final CpuAttention attention;
+    private final CpuSelection selection;
     private final RowTask rowTask;
     private @Nullable ExpertRouter router;
 
@@ -33,6 +34,7 @@ public final class CpuKernels implements Kernels {
         team = new ThreadTeam(threads);
         projections = new CpuProjections(loops, threads);
         attention = new CpuAttention(loops, threads);
+        selection = new CpuSelection(loops, threads);
         rowTask = new RowTask(loops, threads);
     }
 
@@ -130,7 +132,7 @@ public final class CpuKernels implements Kernels {
         storeRows(shape, batch, layerOffset, latents, ropeKeys);
     }
 
-    private void storeRows(CacheShape shape, CacheBatch batch, long layerOffset, Rows first, Rows second) {
+    private void storeRows(@Nullable CacheShape shape, CacheBatch batch, long layerOffset, Rows first, Rows second) {
         rowTask.shape = shape;
         rowTask.batch = batch;
         rowTask.layerOffset = layerOffset;
@@ -152,7 +154,8 @@ public final class CpuKernels implements Kernels {
             float scale,
             Rows q,
             Rows out) {
-        runAttention(attention.prepare(shape, batch, layerOffset, heads, kvHeads, scale, q, out), batch, q.width());
+        int units = attention.prepare(shape, batch, layerOffset, heads, kvHeads, scale, q, out);
+        run(attention, units, attention.products());
     }
 
     @Override
@@ -166,29 +169,39 @@ public final class CpuKernels implements Kernels {
             Rows q,
             Rows out) {
         int units = attention.prepare(shape, batch, layerOffset, heads, scale, latentQ, q, out);
-        runAttention(units, batch, latentQ.width());
+        run(attention, units, attention.products());
     }
 
-    private void runAttention(int units, CacheBatch batch, int width) {
-        long work = 0;
-        for (int s = 0; s < batch.count(); s++) {
-            work += 2L * batch.rows(s) * (batch.startPosition(s) + batch.rows(s)) * width;
-        }
-        if (work < ALONE_MULTIPLY_ADDS) {
-            team.runAlone(attention, units);
+    private void run(ThreadTeam.Task task, int units, long multiplyAdds) {
+        if (multiplyAdds < ALONE_MULTIPLY_ADDS) {
+            team.runAlone(task, units);
         } else {
-            team.run(attention, units);
+            team.run(task, units);
         }
     }
 
     @Override
     public void layerNorm(Rows y, Rows x, float[] weight, float[] bias, float eps, int rows) {
-        throw new UnsupportedOperationException();
+        requireRows(y, rows);
+        requireRows(x, rows);
+        if (x.width() != weight.length || y.width() != weight.length || bias.length != weight.length) {
+            throw new IllegalArgumentException("layerNorm: %d weights, %d biases, rows of %d and %d"
+                    .formatted(weight.length, bias.length, x.width(), y.width()));
+        }
+        rowTask.operation = Operation.LAYER_NORM;
+        rowTask.y = y;
+        rowTask.x = x;
+        rowTask.weight = weight;
+        rowTask.bias = bias;
+        rowTask.eps = eps;
+        runRows(rows, 2L * x.width());
     }
 
     @Override
     public void store(CacheShape.Keys shape, CacheBatch batch, long layerOffset, Rows keys) {
-        throw new UnsupportedOperationException();
+        rowTask.operation = Operation.STORE_KEYS;
+        rowTask.indexShape = shape;
+        storeRows(null, batch, layerOffset, keys, keys);
     }
 
     @Override
@@ -200,13 +213,23 @@ public final class CpuKernels implements Kernels {
             float scale,
             Rows q,
             Rows weights,
-            Selection selection) {
-        throw new UnsupportedOperationException();
+            Selection into) {
+        int units = selection.prepare(shape, batch, layerOffset, heads, scale, q, weights, into);
+        run(selection, units, selection.products());
+        run(selection.merge(), selection.merges(), selection.products());
     }
 
     @Override
     public void gather(Selection selection, int[] sources, int rows) {
-        throw new UnsupportedOperationException();
+        int most = selection.most();
+        int[] counts = selection.counts();
+        for (int i = 0; i < rows; i++) {
+            int source = sources[i];
+            counts[i] = counts[source];
+            if (counts[i] != Selection.ALL && source != i) {
+                System.arraycopy(selection.positions(), source * most, selection.positions(), i * most, counts[i]);
+            }
+        }
     }
 
     @Override
@@ -220,7 +243,9 @@ public final class CpuKernels implements Kernels {
             Rows q,
             Selection selection,
             Rows out) {
-        throw new UnsupportedOperationException();
+        int units = attention.prepare(shape, batch, layerOffset, heads, scale, latentQ, q, selection, out);
+        run(attention.gathering(), attention.gathering().units(), attention.products());
+        run(attention, units, attention.products());
     }
 
     @Override
@@ -285,5 +310,6 @@ public final class CpuKernels implements Kernels {
     public void close() {
         loops.close();
         team.close();
+        attention.close();
     }
 }

@@ -5,21 +5,18 @@ import static millrace.engine.kernel.CacheShape.TOKENS;
 
 import java.util.Arrays;
 import millrace.engine.kernel.CacheShape;
+import millrace.engine.kernel.TileFormat;
 
 /// Scores and sums over INT8 keys and values, put together from the loops over floats: see [FixedPoint] for why these give
 /// the integers that the contract asks for. A block is decoded once for all queries.
 final class Int8Loops {
     private Int8Loops() {}
 
-    /// Floats of working memory.
-    private static int decoded(CacheShape.Grouped shape) {
-        int depth = shape.format().groups(shape.headDim()) * shape.format().perWord();
-        return TOKENS * Math.max(depth, shape.valueLanes());
-    }
-
+    /// @param scaleOffset bytes from a block to the scales of its keys, which begin with it
     static void scores(
             TileLoops loops,
-            CacheShape.Grouped shape,
+            int dim,
+            long scaleOffset,
             long[] pages,
             int first,
             int count,
@@ -31,8 +28,7 @@ final class Int8Loops {
             int sOffset,
             int sStride,
             float[] scratch) {
-        int dim = shape.headDim();
-        int scales = decoded(shape);
+        int scales = TOKENS * TileFormat.INT8.groups(dim) * TileFormat.INT8.perWord();
         int units = scales + TOKENS;
         int parts = units + MOST_QUERIES;
         int lowParts = parts + TOKENS * queries;
@@ -44,8 +40,8 @@ final class Int8Loops {
         }
         for (int p = 0; p < count; p++) {
             long block = pages[first + p] + blockOffset;
-            loops.decode(shape.format(), block, dim, TOKENS, scratch, 0);
-            BlockLoops.halves(block + shape.keyScaleOffset(), 1, scratch, scales);
+            loops.decode(TileFormat.INT8, block, dim, TOKENS, scratch, 0);
+            BlockLoops.halves(block + scaleOffset, 1, scratch, scales);
             loops.score(scratch, high, dim, queries, scratch, 0, dim, scratch, parts, TOKENS, true);
             loops.score(scratch, low, dim, queries, scratch, 0, dim, scratch, lowParts, TOKENS, true);
             for (int i = 0; i < queries; i++) {
@@ -69,7 +65,7 @@ final class Int8Loops {
             int aOffset,
             float[] scratch) {
         int lanes = shape.valueLanes();
-        int scales = decoded(shape);
+        int scales = TOKENS * lanes;
         int weights = scales + TOKENS;
         int high = weights + TOKENS;
         int low = high + TOKENS;

@@ -59,6 +59,23 @@ public interface Loops {
             int sStride,
             float[] scratch);
 
+    /// The same over index keys, which are those of [CacheShape.Grouped] in the same format.
+    ///
+    /// @param q queries of `shape.dim()` floats, one after another
+    void scores(
+            CacheShape.Keys shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            float[] scratch);
+
     /// Adds the weighted values of pages to sums: `acc = fma(w, value, acc)` for tokens ascending, where `w` is the
     /// token's weight, times the value's scale if it has one. In grouped INT8 page by page, `acc = fma(unit, float(Σ z · value),
     /// acc)` over its tokens that count, where `z` and `unit` are their weights in [FixedPoint].
@@ -80,6 +97,32 @@ public interface Loops {
             float[] acc,
             int aOffset,
             float[] scratch);
+
+    /// What the heads of an index make of tokens: `out[oOffset + t]`, from 0, is `acc = fma(weights[wOffset + h], max(0, dot),
+    /// acc)` with `dot = dots[dOffset + h · dStride + t]`, h ascending; a zero is +0.
+    ///
+    /// @param dots scores of the heads, see [#scores]
+    /// @param n tokens
+    void weigh(
+            float[] dots,
+            int dOffset,
+            int dStride,
+            int heads,
+            int n,
+            float[] weights,
+            int wOffset,
+            float[] out,
+            int oOffset);
+
+    /// Copies tokens out of their pages as they are, code by code, to blocks one behind another: the i-th into slot `i % 16` of
+    /// the block at `to + i / 16 · shape.blockBytes()`. What the last block has beyond them is undefined.
+    ///
+    /// @param pages absolute addresses of the pages, in order
+    /// @param positions of the tokens, from `first` on
+    /// @param count how many of them
+    /// @param to absolute address of the first block
+    void gather(
+            CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to);
 
     /// Ends what the loops do aside; they stay usable.
     default void close() {}

@@ -14,11 +14,13 @@ final class RowTask implements ThreadTeam.Task {
     enum Operation {
         EMBED,
         NORM,
+        LAYER_NORM,
         ROTATE,
         SWIGLU,
         ADD,
         STORE_GROUPED,
         STORE_LATENT,
+        STORE_KEYS,
         COMBINE
     }
 
@@ -32,12 +34,14 @@ final class RowTask implements ThreadTeam.Task {
     @Nullable Matrix table;
     int @Nullable [] indices;
     float @Nullable [] weight;
+    float @Nullable [] bias;
     float eps;
     int heads;
     int headDim;
     int from;
     boolean interleaved;
     @Nullable CacheShape shape;
+    CacheShape.@Nullable Keys indexShape;
     @Nullable CacheBatch batch;
     long layerOffset;
 
@@ -59,11 +63,13 @@ final class RowTask implements ThreadTeam.Task {
         switch (operation) {
             case EMBED -> embed(row);
             case NORM -> norm(row, partials[thread]);
+            case LAYER_NORM -> layerNorm(row, partials[thread]);
             case ROTATE -> rotate(row);
             case SWIGLU -> swiglu(row);
             case ADD -> add(row);
             case STORE_GROUPED -> storeGrouped(row, rotations[thread]);
             case STORE_LATENT -> storeLatent(row);
+            case STORE_KEYS -> storeKeys(row);
             case COMBINE -> combine(row);
         }
     }
@@ -93,6 +99,33 @@ final class RowTask implements ThreadTeam.Task {
     private static void scaled(float[] y, int o, float[] x, int i, float[] w, float scale) {
         for (int d = 0; d < w.length; d++) {
             y[o + d] = x[i + d] * scale * w[d];
+        }
+    }
+
+    private void layerNorm(int row, float[] sums) {
+        float[] w = Objects.requireNonNull(weight);
+        float[] b = Objects.requireNonNull(bias);
+        float[] out = y().values();
+        int o = y().at(row);
+        float mean = sum(x().values(), x().at(row), w.length, sums) / w.length;
+        less(out, o, x().values(), x().at(row), w.length, mean);
+        float squares = loops.sumOfSquares(out, o, w.length, sums);
+        float scale = (float) (1 / Math.sqrt((double) squares / w.length + eps));
+        scaled(out, o, out, o, w, scale);
+        add(out, o, b, 0, w.length);
+    }
+
+    private static float sum(float[] x, int from, int n, float[] sums) {
+        Arrays.fill(sums, 0, 16, 0);
+        for (int i = 0; i < n; i++) {
+            sums[i % 16] += x[from + i];
+        }
+        return Loops.tree(sums);
+    }
+
+    private static void less(float[] y, int o, float[] x, int i, int n, float mean) {
+        for (int d = 0; d < n; d++) {
+            y[o + d] = x[i + d] - mean;
         }
     }
 
@@ -181,6 +214,15 @@ final class RowTask implements ThreadTeam.Task {
                 x().at(row),
                 ropeKeys.values(),
                 ropeKeys.at(row));
+    }
+
+    private void storeKeys(int row) {
+        CacheShape.Keys keys = Objects.requireNonNull(indexShape);
+        CacheBatch b = Objects.requireNonNull(batch);
+        int segment = b.segmentOf(row);
+        int position = b.startPosition(segment) + row - b.firstRow(segment);
+        long block = b.page(segment, position) + layerOffset;
+        CacheWriter.write(keys, block, position % CacheShape.TOKENS, x().values(), x().at(row));
     }
 
     private void combine(int row) {

@@ -20,13 +20,45 @@ public interface TileLoops extends Loops {
             int sStride,
             float[] scratch) {
         if (shape instanceof CacheShape.Grouped g && g.fixedPoint()) {
+            int dim = g.headDim();
+            long scales = g.keyScaleOffset();
             Int8Loops.scores(
-                    this, g, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride, scratch);
+                    this, dim, scales, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride,
+                    scratch);
             return;
         }
         for (int p = 0; p < count; p++) {
             long block = pages[first + p] + blockOffset;
             BlockLoops.scores(this, shape, block, q, qOffset, queries, scores, sOffset + 16 * p, sStride, scratch);
+        }
+    }
+
+    @Override
+    default void scores(
+            CacheShape.Keys shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            float[] scratch) {
+        int dim = shape.dim();
+        if (shape.fixedPoint()) {
+            long scales = shape.scaleOffset();
+            Int8Loops.scores(
+                    this, dim, scales, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride,
+                    scratch);
+            return;
+        }
+        for (int p = 0; p < count; p++) {
+            long block = pages[first + p] + blockOffset;
+            int to = sOffset + 16 * p;
+            BlockLoops.plain(this, shape.format(), block, q, qOffset, dim, queries, scores, to, sStride, scratch);
         }
     }
 

@@ -7,6 +7,7 @@ import millrace.engine.format.WeightFormat;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.DType;
 import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.TileFormat;
 
 /// The scalar loops until the vector loops have been compiled, then the vector loops.
@@ -56,6 +57,12 @@ public final class WarmingLoops implements Loops, AutoCloseable {
         private static final int COLS = 192;
         private static final int ROWS = 4;
         private static final int LANES = 64;
+        private static final CacheShape.Latent[] LATENTS = {
+            new CacheShape.Latent(TileFormat.F32, TileFormat.F32, LANES, LANES),
+            new CacheShape.Latent(TileFormat.BF16, TileFormat.BF16, LANES, LANES),
+            new CacheShape.Latent(TileFormat.FP8, TileFormat.FP8, LANES, LANES)
+        };
+        private static final int[] POSITIONS = {1, 3, 4, 5, 6, 9, 11, 14};
 
         private final Matrix[] matrices;
         private final float[] x = new float[ROWS * COLS];
@@ -63,6 +70,8 @@ public final class WarmingLoops implements Loops, AutoCloseable {
         private final float[] decoded = new float[COLS * LANES];
         private final float[] scores = new float[COLS];
         private final float[] partials = new float[Matrix.PANEL_ROWS];
+        private final long[] page = new long[1];
+        private final long gathered;
 
         Exercise(Arena arena) {
             WeightFormat[] formats = WeightFormat.values();
@@ -73,6 +82,8 @@ public final class WarmingLoops implements Loops, AutoCloseable {
                 Matrix.Source source = Matrix.Source.rowMajor(dtype, zeros, Loops.TILE, COLS);
                 matrices[i] = Matrix.pack(arena, source, formats[i], Exercise::inOrder);
             }
+            page[0] = arena.allocate(LATENTS[0].blockBytes(), Memory.ALIGNMENT).address();
+            gathered = arena.allocate(LATENTS[0].blockBytes(), Memory.ALIGNMENT).address();
         }
 
         private static void inOrder(int count, IntConsumer task) {
@@ -99,6 +110,10 @@ public final class WarmingLoops implements Loops, AutoCloseable {
                 loops.fixedScores(decoded, 0, Matrix.PANEL_ROWS, 2 * Matrix.PANEL_ROWS, 1, scores, 0);
                 loops.fixedSums(decoded, 0, LANES, LANES, 1, scores, 0);
                 loops.accumulate(scores, 0, Matrix.PANEL_ROWS, decoded, 0, LANES, LANES, x, 0);
+                loops.weigh(decoded, 0, LANES, 5, LANES, partials, 0, scores, 0);
+                for (CacheShape.Latent latent : LATENTS) {
+                    loops.gather(latent, page, 0, POSITIONS, 0, POSITIONS.length, gathered);
+                }
                 for (TileFormat format : TileFormat.values()) {
                     loops.decode(format, zeros, COLS, 2 * Matrix.PANEL_ROWS, decoded, 0);
                 }
@@ -157,6 +172,24 @@ public final class WarmingLoops implements Loops, AutoCloseable {
     }
 
     @Override
+    public void scores(
+            CacheShape.Keys shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            float[] scratch) {
+        TileLoops loops = warm ? vector : scalar;
+        loops.scores(shape, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride, scratch);
+    }
+
+    @Override
     public void sums(
             CacheShape shape,
             long[] pages,
@@ -173,6 +206,28 @@ public final class WarmingLoops implements Loops, AutoCloseable {
             float[] scratch) {
         TileLoops loops = warm ? vector : scalar;
         loops.sums(shape, pages, first, count, tokens, blockOffset, p, pOffset, pStride, queries, acc, aOffset, scratch);
+    }
+
+    @Override
+    public void weigh(
+            float[] dots,
+            int dOffset,
+            int dStride,
+            int heads,
+            int n,
+            float[] weights,
+            int wOffset,
+            float[] out,
+            int oOffset) {
+        TileLoops loops = warm ? vector : scalar;
+        loops.weigh(dots, dOffset, dStride, heads, n, weights, wOffset, out, oOffset);
+    }
+
+    @Override
+    public void gather(
+            CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to) {
+        TileLoops loops = warm ? vector : scalar;
+        loops.gather(shape, pages, blockOffset, positions, first, count, to);
     }
 
     /// Ends the exercise early; the loops stay usable.

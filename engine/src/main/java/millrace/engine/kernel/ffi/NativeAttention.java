@@ -22,41 +22,19 @@ final class NativeAttention {
             int sOffset,
             int sStride,
             float[] scratch) {
-        check(shape, pages, first, count, queries, sStride, scratch);
-        Objects.checkFromIndexSize(qOffset, queries * shape.keyDim(), q.length);
-        Objects.checkFromIndexSize(sOffset, Math.multiplyExact(queries - 1, sStride) + 16 * count, scores.length);
+        check(pages, first, count, queries, sStride);
+        checkScores(shape.keyDim(), count, q, qOffset, queries, scores, sOffset, sStride);
+        Objects.checkFromIndexSize(0, shape.scratchFloats(), scratch.length);
         try {
             switch (shape) {
                 case CacheShape.Grouped g when g.fixedPoint() ->
-                    Symbols.SCORES_INT8.invokeExact(
-                            MemorySegment.ofArray(pages),
-                            (long) first,
-                            (long) count,
-                            blockOffset,
-                            (long) g.headDim(),
-                            g.keyScaleOffset(),
-                            MemorySegment.ofArray(q),
-                            (long) qOffset,
-                            (long) queries,
-                            MemorySegment.ofArray(scores),
-                            (long) sOffset,
-                            (long) sStride);
+                    int8(
+                            pages, first, count, blockOffset, g.headDim(), g.keyScaleOffset(), q, qOffset, queries, scores,
+                            sOffset, sStride);
                 case CacheShape.Grouped g ->
-                    Symbols.SCORES_GROUPED.invokeExact(
-                            format(g.format()),
-                            MemorySegment.ofArray(pages),
-                            (long) first,
-                            (long) count,
-                            blockOffset,
-                            (long) g.headDim(),
-                            (long) g.scaleGroup(),
-                            g.keyScaleOffset(),
-                            MemorySegment.ofArray(q),
-                            (long) qOffset,
-                            (long) queries,
-                            MemorySegment.ofArray(scores),
-                            (long) sOffset,
-                            (long) sStride);
+                    keys(
+                            g.format(), pages, first, count, blockOffset, g.headDim(), g.scaleGroup(), g.keyScaleOffset(), q,
+                            qOffset, queries, scores, sOffset, sStride);
                 case CacheShape.Latent l ->
                     Symbols.SCORES_LATENT.invokeExact(
                             format(l.latentFormat()),
@@ -84,6 +62,98 @@ final class NativeAttention {
         }
     }
 
+    static void scores(
+            CacheShape.Keys shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride) {
+        int dim = shape.dim();
+        check(pages, first, count, queries, sStride);
+        checkScores(dim, count, q, qOffset, queries, scores, sOffset, sStride);
+        try {
+            if (shape.fixedPoint()) {
+                long scales = shape.scaleOffset();
+                int8(pages, first, count, blockOffset, dim, scales, q, qOffset, queries, scores, sOffset, sStride);
+            } else {
+                TileFormat f = shape.format();
+                keys(f, pages, first, count, blockOffset, dim, dim, 0, q, qOffset, queries, scores, sOffset, sStride);
+            }
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    /// Scores over INT8 keys, in integers.
+    private static void int8(
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            int dim,
+            long scaleOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride)
+            throws Throwable {
+        Symbols.SCORES_INT8.invokeExact(
+                MemorySegment.ofArray(pages),
+                (long) first,
+                (long) count,
+                blockOffset,
+                (long) dim,
+                scaleOffset,
+                MemorySegment.ofArray(q),
+                (long) qOffset,
+                (long) queries,
+                MemorySegment.ofArray(scores),
+                (long) sOffset,
+                (long) sStride);
+    }
+
+    /// Scores over keys in another format; without scales the offset does not matter.
+    private static void keys(
+            TileFormat format,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            int dim,
+            int group,
+            long scaleOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride)
+            throws Throwable {
+        Symbols.SCORES_GROUPED.invokeExact(
+                format(format),
+                MemorySegment.ofArray(pages),
+                (long) first,
+                (long) count,
+                blockOffset,
+                (long) dim,
+                (long) group,
+                scaleOffset,
+                MemorySegment.ofArray(q),
+                (long) qOffset,
+                (long) queries,
+                MemorySegment.ofArray(scores),
+                (long) sOffset,
+                (long) sStride);
+    }
+
     static void sums(
             CacheShape shape,
             long[] pages,
@@ -98,7 +168,8 @@ final class NativeAttention {
             float[] acc,
             int aOffset,
             float[] scratch) {
-        check(shape, pages, first, count, queries, pStride, scratch);
+        check(pages, first, count, queries, pStride);
+        Objects.checkFromIndexSize(0, shape.scratchFloats(), scratch.length);
         Objects.checkIndex(tokens - 1, CacheShape.TOKENS);
         Objects.checkFromIndexSize(pOffset, Math.multiplyExact(queries - 1, pStride) + 16 * count, p.length);
         Objects.checkFromIndexSize(aOffset, queries * shape.valueLanes(), acc.length);
@@ -162,12 +233,43 @@ final class NativeAttention {
         }
     }
 
-    private static void check(
-            CacheShape shape, long[] pages, int first, int count, int queries, int stride, float[] scratch) {
+    static void gather(
+            CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to) {
+        Objects.checkFromIndexSize(first, count, positions.length);
+        for (int i = first; i < first + count; i++) {
+            Objects.checkIndex(positions[i], pages.length * CacheShape.TOKENS);
+        }
+        try {
+            Symbols.GATHER_LATENT.invokeExact(
+                    format(shape.latentFormat()),
+                    format(shape.ropeFormat()),
+                    MemorySegment.ofArray(pages),
+                    blockOffset,
+                    (long) shape.latentLanes(),
+                    (long) shape.ropeLanes(),
+                    shape.ropeOffset(),
+                    shape.scaleOffset(),
+                    (long) shape.scaleGroups(),
+                    shape.blockBytes(),
+                    MemorySegment.ofArray(positions),
+                    (long) first,
+                    (long) count,
+                    to);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    private static void check(long[] pages, int first, int count, int queries, int stride) {
         Objects.checkFromIndexSize(first, count, pages.length);
         Objects.checkIndex(queries - 1, CacheShape.MOST_QUERIES);
         Objects.checkFromIndexSize(0, 16 * count, stride);
-        Objects.checkFromIndexSize(0, shape.scratchFloats(), scratch.length);
+    }
+
+    private static void checkScores(
+            int dim, int count, float[] q, int qOffset, int queries, float[] scores, int sOffset, int sStride) {
+        Objects.checkFromIndexSize(qOffset, queries * dim, q.length);
+        Objects.checkFromIndexSize(sOffset, Math.multiplyExact(queries - 1, sStride) + 16 * count, scores.length);
     }
 
     /// As `attention.h` numbers them.

@@ -97,6 +97,24 @@ final class NativeLoops implements Loops {
     }
 
     @Override
+    public void scores(
+            CacheShape.Keys shape,
+            long[] pages,
+            int first,
+            int count,
+            long blockOffset,
+            float[] q,
+            int qOffset,
+            int queries,
+            float[] scores,
+            int sOffset,
+            int sStride,
+            float[] scratch) {
+        NativeAttention.scores(
+                shape, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride);
+    }
+
+    @Override
     public void sums(
             CacheShape shape,
             long[] pages,
@@ -113,5 +131,43 @@ final class NativeLoops implements Loops {
             float[] scratch) {
         NativeAttention.sums(
                 shape, pages, first, count, tokens, blockOffset, p, pOffset, pStride, queries, acc, aOffset, scratch);
+    }
+
+    @Override
+    public void weigh(
+            float[] dots,
+            int dOffset,
+            int dStride,
+            int heads,
+            int n,
+            float[] weights,
+            int wOffset,
+            float[] out,
+            int oOffset) {
+        Objects.checkIndex(heads - 1, Integer.MAX_VALUE);
+        Objects.checkFromIndexSize(0, n, dStride);
+        Objects.checkFromIndexSize(dOffset, Math.addExact(Math.multiplyExact(heads - 1, dStride), n), dots.length);
+        Objects.checkFromIndexSize(wOffset, heads, weights.length);
+        Objects.checkFromIndexSize(oOffset, n, out.length);
+        try {
+            Symbols.WEIGH.invokeExact(
+                    segments.of(dots),
+                    (long) dOffset,
+                    (long) dStride,
+                    (long) heads,
+                    (long) n,
+                    segments.of(weights),
+                    (long) wOffset,
+                    segments.of(out),
+                    (long) oOffset);
+        } catch (Throwable e) {
+            throw Symbols.wrapped(e);
+        }
+    }
+
+    @Override
+    public void gather(
+            CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to) {
+        NativeAttention.gather(shape, pages, blockOffset, positions, first, count, to);
     }
 }

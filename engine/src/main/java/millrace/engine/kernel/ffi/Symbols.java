@@ -76,6 +76,16 @@ final class Symbols {
     static final MethodHandle SUMS_GROUPED = bind("sums_grouped", SUMS);
     static final MethodHandle SUMS_LATENT = bind("sums_latent", SUMS);
 
+    static final MethodHandle WEIGH = bind(
+            "weigh",
+            FunctionDescriptor.ofVoid(
+                    ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG));
+    static final MethodHandle GATHER_LATENT = bind(
+            "gather_latent",
+            FunctionDescriptor.ofVoid(
+                    JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+                    JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG));
+
     private Symbols() {}
 
     /// Why no function can be called, or null.

@@ -1,12 +1,13 @@
 package millrace.engine.kernel.scalar;
 
-import static java.lang.foreign.ValueLayout.JAVA_FLOAT;
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 
 import java.util.Arrays;
 import millrace.engine.format.BFloat16;
 import millrace.engine.format.Panels;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.ExpMath;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
@@ -173,6 +174,59 @@ public final class ScalarLoops implements TileLoops {
     public void fixedSums(float[] parts, int high, int low, int lanes, float unit, float[] acc, int aOffset) {
         for (int d = 0; d < lanes; d++) {
             acc[aOffset + d] = Math.fma(unit, Math.fma(256f, parts[high + d], parts[low + d]), acc[aOffset + d]);
+        }
+    }
+
+    @Override
+    public void weigh(
+            float[] dots,
+            int dOffset,
+            int dStride,
+            int heads,
+            int n,
+            float[] weights,
+            int wOffset,
+            float[] out,
+            int oOffset) {
+        for (int t = 0; t < n; t++) {
+            float acc = 0;
+            for (int h = 0; h < heads; h++) {
+                acc = Math.fma(weights[wOffset + h], Math.max(0, dots[dOffset + h * dStride + t]), acc);
+            }
+            out[oOffset + t] = acc + 0f;
+        }
+    }
+
+    @Override
+    public void gather(
+            CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to) {
+        for (int i = 0; i < count; i++) {
+            int position = positions[first + i];
+            long from = pages[position / CacheShape.TOKENS] + blockOffset;
+            long block = to + i / CacheShape.TOKENS * shape.blockBytes();
+            int slot = position % CacheShape.TOKENS;
+            int toSlot = i % CacheShape.TOKENS;
+            long rope = shape.ropeOffset();
+            copy(shape.latentFormat(), shape.latentLanes(), from, slot, block, toSlot);
+            copy(shape.ropeFormat(), shape.ropeLanes(), from + rope, slot, block + rope, toSlot);
+            for (int g = 0; g < shape.scaleGroups(); g++) {
+                long scales = shape.scaleOffset() + 4L * CacheShape.TOKENS * g;
+                int scale = Memory.ALL.get(JAVA_INT, from + scales + 4L * slot);
+                Memory.ALL.set(JAVA_INT, block + scales + 4L * toSlot, scale);
+            }
+        }
+    }
+
+    /// One depth of a tile of 16 to another depth of another tile.
+    private static void copy(TileFormat format, int lanes, long from, int depth, long to, int toDepth) {
+        int perWord = format.perWord();
+        int bytes = 4 / perWord;
+        long source = from + 4L * (depth / perWord) * lanes + depth % perWord * bytes;
+        long target = to + 4L * (toDepth / perWord) * lanes + toDepth % perWord * bytes;
+        for (int lane = 0; lane < lanes; lane++) {
+            for (int i = 0; i < bytes; i++) {
+                Memory.ALL.set(JAVA_BYTE, target + 4L * lane + i, Memory.ALL.get(JAVA_BYTE, source + 4L * lane + i));
+            }
         }
     }
 

@@ -125,4 +125,31 @@ final class VectorAttention {
         }
         a.intoArray(acc, a0);
     }
+
+    /// What heads make of tokens; what is no whole vector is done one by one.
+    static void weigh(
+            float[] dots, int d0, int stride, int heads, int n, float[] weights, int w0, float[] out, int o0) {
+        int whole = n / L * L;
+        for (int t = 0; t < whole; t += L) {
+            weigh(dots, d0 + t, stride, heads, weights, w0, out, o0 + t);
+        }
+        for (int t = whole; t < n; t++) {
+            float acc = 0;
+            for (int h = 0; h < heads; h++) {
+                acc = Math.fma(weights[w0 + h], Math.max(0, dots[d0 + h * stride + t]), acc);
+            }
+            out[o0 + t] = acc + 0f;
+        }
+    }
+
+    private static void weigh(float[] dots, int d0, int stride, int heads, float[] weights, int w0, float[] out, int o0) {
+        FloatVector acc = zero();
+        for (int h = 0; h < heads; h++) {
+            FloatVector dot = at(dots, d0 + h * stride);
+            // Unlike the maximum this keeps −0, which changes nothing but the sign of a zero.
+            dot = dot.blend(0f, dot.lt(0f));
+            acc = dot.fma(all(weights[w0 + h]), acc);
+        }
+        acc.add(0f).intoArray(out, o0);
+    }
 }

@@ -9,6 +9,7 @@ import static millrace.engine.kernel.vector.Lanes.words;
 
 import java.util.Arrays;
 import millrace.engine.format.WeightFormat;
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.cpu.Loops;
@@ -237,5 +238,31 @@ public final class VectorLoops implements TileLoops {
     @Override
     public void fixedSums(float[] parts, int high, int low, int lanes, float unit, float[] acc, int aOffset) {
         VectorAttention.fixedSums(parts, high, low, lanes, unit, acc, aOffset);
+    }
+
+    @Override
+    public void weigh(
+            float[] dots,
+            int dOffset,
+            int dStride,
+            int heads,
+            int n,
+            float[] weights,
+            int wOffset,
+            float[] out,
+            int oOffset) {
+        VectorAttention.weigh(dots, dOffset, dStride, heads, n, weights, wOffset, out, oOffset);
+    }
+
+    @Override
+    public void gather(
+            CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to) {
+        long bytes = shape.blockBytes();
+        int lanes = shape.latentLanes();
+        TokenTiles.copy(shape.latentFormat(), lanes, 0, pages, blockOffset, positions, first, count, to, bytes);
+        long rope = shape.ropeOffset();
+        lanes = shape.ropeLanes();
+        TokenTiles.copy(shape.ropeFormat(), lanes, rope, pages, blockOffset, positions, first, count, to, bytes);
+        TokenTiles.scales(shape, pages, blockOffset, positions, first, count, to);
     }
 }

@@ -3,6 +3,7 @@ package millrace.engine.kernel.cpu;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -212,6 +213,40 @@ public final class LoopsCases {
         latent(loops, arena, TileFormat.INT8, TileFormat.BF16, size, rope);
         latent(loops, arena, TileFormat.FP8, TileFormat.BF16, size, rope);
         latent(loops, arena, TileFormat.FP8, TileFormat.FP8, size, rope);
+        keys(loops, arena, TileFormat.F32, size);
+        keys(loops, arena, TileFormat.BF16, size);
+        keys(loops, arena, TileFormat.INT8, size);
+        weigh(loops, size);
+    }
+
+    private void keys(Loops loops, Arena arena, TileFormat format, int dim) {
+        CacheShape.Keys shape = new CacheShape.Keys(format, dim);
+        MemorySegment[] blocks = new MemorySegment[1 + random.nextInt(6)];
+        for (int p = 0; p < blocks.length; p++) {
+            blocks[p] = arena.allocate(64 + shape.blockBytes(), Memory.ALIGNMENT).asSlice(64);
+            fill(blocks[p].asSlice(0, shape.scaleOffset()), format);
+            for (long at = shape.scaleOffset(); at < shape.blockBytes(); at += 2) {
+                blocks[p].set(ValueLayout.JAVA_SHORT, at, Float.floatToFloat16(value()));
+            }
+        }
+        int queries = queries();
+        int stride = 16 * blocks.length + 3;
+        float[] q = values(queries * dim + 1);
+        float[] scores = values(queries * stride + 5);
+        float[] scratch = new float[shape.scratchFloats()];
+        loops.scores(shape, pages(blocks), 1, blocks.length, 64, q, 1, queries, scores, 5, stride, scratch);
+        results.put("index scores " + format + " x " + dim + ", " + queries + " queries", scores);
+    }
+
+    private void weigh(Loops loops, int tokens) {
+        int heads = 1 + random.nextInt(70);
+        int stride = tokens + random.nextInt(9);
+        // Exactly as long as needed.
+        float[] dots = values(3 + (heads - 1) * stride + tokens);
+        float[] weights = values(heads + 1);
+        float[] out = values(tokens + 4);
+        loops.weigh(dots, 3, stride, heads, tokens, weights, 1, out, 2);
+        results.put("weigh " + heads + " heads, " + tokens + " tokens", out);
     }
 
     private void grouped(Loops loops, Arena arena, TileFormat format, int headDim) {
@@ -241,26 +276,89 @@ public final class LoopsCases {
             }
         }
         blocks(loops, shape, blocks, format + "+" + rope + " " + rank + "+" + ropeDim);
+        gather(loops, arena, shape, blocks, format + "+" + rope + " " + rank + "+" + ropeDim);
+    }
+
+    private void gather(Loops loops, Arena arena, CacheShape.Latent shape, MemorySegment[] blocks, String name) {
+        long[] pages = Arrays.stream(blocks).mapToLong(block -> block.address() - 64).toArray();
+        int[] positions = random.ints(0, 16 * blocks.length).distinct().limit(1 + random.nextInt(16 * blocks.length))
+                .sorted().toArray();
+        int first = random.nextInt(positions.length);
+        int count = positions.length - first;
+        int groups = (count + 15) / 16;
+        MemorySegment to = arena.allocate(groups * shape.blockBytes() + 64, Memory.ALIGNMENT);
+        loops.gather(shape, pages, 64, positions, first, count, to.address());
+        if (to.asSlice(groups * shape.blockBytes()).mismatch(MemorySegment.ofArray(new byte[64])) >= 0) {
+            throw new IllegalStateException("gather " + name + ": written behind the last block");
+        }
+        float[] all = new float[count * (shape.keyDim() + shape.scaleGroups()) * 2];
+        int n = 0;
+        for (int i = 0; i < count; i++) {
+            MemorySegment block = to.asSlice(i / 16 * shape.blockBytes(), shape.blockBytes());
+            n = codes(shape.latentFormat(), shape.rank(), shape.latentLanes(), block, i % 16, all, n);
+            MemorySegment rope = block.asSlice(shape.ropeOffset());
+            n = codes(shape.ropeFormat(), shape.ropeDim(), shape.ropeLanes(), rope, i % 16, all, n);
+            MemorySegment scales = block.asSlice(shape.scaleOffset());
+            n = codes(TileFormat.F32, shape.scaleGroups(), 64, scales.asSlice(4L * (i % 16)), all, n);
+        }
+        results.put("gather " + name + ", " + count + " of " + 16 * blocks.length + " tokens", all);
+    }
+
+    /// Numbers of one token of a tile, as they are stored, in halves of 16 bits.
+    private static int codes(
+            TileFormat format, int numbers, int lanes, MemorySegment tile, int slot, float[] out, int at) {
+        int bytes = 4 / format.perWord();
+        long row = 4L * (slot / format.perWord()) * lanes + slot % format.perWord() * bytes;
+        return codes(format, numbers, 4, tile.asSlice(row), out, at);
+    }
+
+    private static int codes(TileFormat format, int numbers, int apart, MemorySegment from, float[] out, int at) {
+        int bytes = 4 / format.perWord();
+        for (int i = 0; i < numbers; i++) {
+            int code = 0;
+            for (int b = 0; b < bytes; b++) {
+                code |= (from.get(ValueLayout.JAVA_BYTE, (long) apart * i + b) & 0xFF) << 8 * b;
+            }
+            out[at + 2 * i] = code & 0xFFFF;
+            out[at + 2 * i + 1] = code >>> 16;
+        }
+        return at + 2 * numbers;
     }
 
     private void blocks(Loops loops, CacheShape shape, MemorySegment[] blocks, String name) {
-        // A page of none of these calls before and after them.
-        long[] pages = new long[blocks.length + 2];
-        for (int p = 0; p < blocks.length; p++) {
-            pages[p + 1] = blocks[p].address() - 64;
-        }
-        int queries = 1 + random.nextInt(random.nextBoolean() ? 8 : CacheShape.MOST_QUERIES);
+        scores(loops, shape, blocks, name);
+        long[] pages = pages(blocks);
+        int queries = queries();
         int stride = 16 * blocks.length + 3;
         float[] scratch = new float[shape.scratchFloats()];
-        float[] q = values(queries * shape.keyDim() + 1);
-        float[] scores = values(queries * stride + 5);
-        loops.scores(shape, pages, 1, blocks.length, 64, q, 1, queries, scores, 5, stride, scratch);
-        results.put("scores " + name + ", " + queries + " queries", scores);
         int tokens = 1 + random.nextInt(16);
         float[] p = values(queries * stride + 5);
         float[] acc = values(queries * shape.valueLanes() + 2);
         loops.sums(shape, pages, 1, blocks.length, tokens, 64, p, 5, stride, queries, acc, 2, scratch);
         results.put("sums " + name + ", " + queries + " queries, " + tokens + " tokens", acc);
+    }
+
+    private void scores(Loops loops, CacheShape shape, MemorySegment[] blocks, String name) {
+        int queries = queries();
+        int stride = 16 * blocks.length + 3;
+        float[] scratch = new float[shape.scratchFloats()];
+        float[] q = values(queries * shape.keyDim() + 1);
+        float[] scores = values(queries * stride + 5);
+        loops.scores(shape, pages(blocks), 1, blocks.length, 64, q, 1, queries, scores, 5, stride, scratch);
+        results.put("scores " + name + ", " + queries + " queries", scores);
+    }
+
+    /// With a page of none of these before and after them.
+    private static long[] pages(MemorySegment[] blocks) {
+        long[] pages = new long[blocks.length + 2];
+        for (int p = 0; p < blocks.length; p++) {
+            pages[p + 1] = blocks[p].address() - 64;
+        }
+        return pages;
+    }
+
+    private int queries() {
+        return 1 + random.nextInt(random.nextBoolean() ? 8 : CacheShape.MOST_QUERIES);
     }
 
     private float[] values(int n) {
