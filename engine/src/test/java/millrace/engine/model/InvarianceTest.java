@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Function;
 import java.util.stream.Stream;
 import millrace.engine.KvFormat;
 import millrace.engine.TinyModel;
@@ -20,7 +21,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/// A row's logits are the same bits however the work was cut: asserted for both kinds of attention, all cache formats.
+/// A row's logits are the same bits however the work was cut: asserted for every kind of attention, all cache formats.
 final class InvarianceTest {
     private static final int[] IDS = TinyModel.tokens(50);
 
@@ -31,7 +32,7 @@ final class InvarianceTest {
 
     @BeforeAll
     static void write() throws IOException {
-        for (String name : new String[] {"glm4_moe", "kimi_k2", "glm4_moe_lite", "glm4", "qwen2"}) {
+        for (String name : new String[] {"glm4_moe", "kimi_k2", "glm4_moe_lite", "glm_moe_dsa", "deepseek_v32", "glm4", "qwen2"}) {
             Path dir = root.resolve(name);
             Files.createDirectory(dir);
             MODELS.put(name, TinyModel.of(name).write(dir));
@@ -39,9 +40,11 @@ final class InvarianceTest {
     }
 
     static Stream<Arguments> cases() {
-        return Stream.concat(
-                cases("glm4_moe", KvFormat.of(KvFormat.Kind.GROUPED, 32)),
-                cases("kimi_k2", KvFormat.of(KvFormat.Kind.LATENT, 0)));
+        return Stream.of(
+                        cases("glm4_moe", KvFormat.of(KvFormat.Kind.GROUPED, 32)),
+                        cases("kimi_k2", KvFormat.of(KvFormat.Kind.LATENT, 0)),
+                        cases("glm_moe_dsa", KvFormat.of(KvFormat.Kind.LATENT, 0)))
+                .flatMap(Function.identity());
     }
 
     private static Stream<Arguments> cases(String model, List<KvFormat> formats) {
@@ -51,7 +54,7 @@ final class InvarianceTest {
     static Stream<Arguments> cheapCases() {
         return Stream.concat(
                 cases(),
-                Stream.of("glm4_moe_lite", "glm4", "qwen2").map(model -> Arguments.of(model, KvFormat.BF16)));
+                Stream.of("glm4_moe_lite", "deepseek_v32", "glm4", "qwen2").map(model -> Arguments.of(model, KvFormat.BF16)));
     }
 
     @ParameterizedTest
