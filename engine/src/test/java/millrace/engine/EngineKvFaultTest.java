@@ -26,14 +26,15 @@ class EngineKvFaultTest {
     private static final int SOAK = 1_000;
     private static final int UNDER_WAY = 12;
     private static final List<KvFaults.Kind> KINDS = List.of(
-            KvFaults.Kind.CODE_BIT, KvFaults.Kind.SWAPPED_WORDS, KvFaults.Kind.SWAPPED_PAGES, KvFaults.Kind.PERMUTED_BLOCKS,
-            KvFaults.Kind.DUPLICATED_PAGE, KvFaults.Kind.DROPPED_PAGE, KvFaults.Kind.ZEROED_SCALES, KvFaults.Kind.DIGEST_BIT, KvFaults.Kind.TAG_BIT);
+            KvFaults.Kind.CODE_BIT, KvFaults.Kind.INDEX_BIT, KvFaults.Kind.SWAPPED_WORDS, KvFaults.Kind.SWAPPED_PAGES,
+            KvFaults.Kind.PERMUTED_BLOCKS, KvFaults.Kind.DUPLICATED_PAGE, KvFaults.Kind.DROPPED_PAGE,
+            KvFaults.Kind.ZEROED_SCALES, KvFaults.Kind.DIGEST_BIT, KvFaults.Kind.TAG_BIT);
 
     @TempDir
     Path dir;
 
     @ParameterizedTest
-    @CsvSource({"glm4_moe, BF16, default", "glm4_moe, INT8, strict", "kimi_k2, INT8, default"})
+    @CsvSource({"glm4_moe, BF16, default", "glm4_moe, INT8, strict", "kimi_k2, INT8, default", "glm_moe_dsa, INT8, default"})
     void answersAreThoseOfARunWithoutFaults(String family, KvFormat format, String profile) throws IOException {
         Path model = TinyModel.of(family).withTokenizer().write(dir);
         List<GenerationRequest> requests = requests(12, 40);

@@ -28,7 +28,7 @@ class EnginePrefixTest {
     Path dir;
 
     @ParameterizedTest
-    @CsvSource({"glm4_moe, BF16", "kimi_k2, INT8"})
+    @CsvSource({"glm4_moe, BF16", "kimi_k2, INT8", "glm_moe_dsa, BF16"})
     void tokensAreThoseOfARunAlone(String family, KvFormat format) throws IOException {
         Path model = TinyModel.of(family).write(dir);
         EngineConfig config = EngineConfig.of(model).withKvFormat(format).withThreads(2);

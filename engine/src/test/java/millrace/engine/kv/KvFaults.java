@@ -13,6 +13,8 @@ public final class KvFaults {
     /// What can happen to one page.
     public enum Kind {
         CODE_BIT,
+        /// Of index keys; none where the model has no indexer.
+        INDEX_BIT,
         SWAPPED_WORDS,
         SWAPPED_PAGES,
         /// The bytes of another page in its place, as after a copy that went to the wrong slot.
@@ -58,6 +60,10 @@ public final class KvFaults {
         long size = memory.byteSize();
         boolean changes = switch (kind) {
             case CODE_BIT -> flip(memory, random.nextLong(8 * size));
+            case INDEX_BIT -> {
+                long keys = pool.layout().indexOffset(0);
+                yield keys < size && flip(memory, 8 * keys + random.nextLong(8 * (size - keys)));
+            }
             case SWAPPED_WORDS -> swap(memory, random.nextLong(size / 4), random.nextLong(size / 4));
             case SWAPPED_PAGES -> {
                 List<Integer> others = sealedPages(pool);

@@ -27,7 +27,7 @@ final class ApartMemoryTest {
 
     @ParameterizedTest
     @CsvSource({
-        "glm4_moe, INT8", "kimi_k2, BF16", "glm4_moe_lite, FP8", "glm4, INT4", "qwen2, F32"
+        "glm4_moe, INT8", "kimi_k2, BF16", "glm_moe_dsa, INT8", "glm4_moe_lite, FP8", "glm4, INT4", "qwen2, F32"
     })
     void anotherMemoryShouldGiveTheSameBits(String model, KvFormat format) throws IOException {
         TinyModel.of(model).write(dir);

@@ -20,7 +20,8 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/// The absorbed form against the expanded one, which makes keys and values of every head out of the latents, in F64.
+/// The absorbed form against the expanded one, which makes keys and values of every head out of the latents, in F64; where an
+/// indexer chooses, over the positions that the same makes of its definition.
 final class LatentAttentionTest {
     private static final int ROWS = 21;
     private static final long SEED = 17;
@@ -29,7 +30,7 @@ final class LatentAttentionTest {
     Path dir;
 
     @ParameterizedTest
-    @ValueSource(strings = {"kimi_k2", "glm4_moe_lite", "kimi_k2 in its real dimensions"})
+    @ValueSource(strings = {"kimi_k2", "glm4_moe_lite", "kimi_k2 in its real dimensions", "glm_moe_dsa", "deepseek_v32"})
     void absorbedFormShouldAgreeWithTheExpandedOne(String name) throws IOException {
         TinyModel model = TinyModel.of(name.split(" ")[0]).withoutMtp();
         if (name.contains("real")) {
@@ -71,6 +72,7 @@ final class LatentAttentionTest {
                 rotary.angles(row, angles.values(), angles.at(row));
             }
             Attention attention = Attention.of(config, pool.layout(), backend.kernels(), ROWS);
+            attention.begin(ROWS - 1);
             Rows out = Rows.allocate(ROWS, hidden);
             attention.write(weights.layer(1), 1, new Rows(x, 0, hidden, hidden), ROWS, angles, batch);
             attention.read(weights.layer(1), 1, ROWS, batch, out);
@@ -91,6 +93,7 @@ final class LatentAttentionTest {
         double[][] keyRope = new double[ROWS][];
         double[][] up = new double[ROWS][];
         double[][] result = new double[ROWS][];
+        double[][] indexKeys = new double[ROWS][];
         for (int t = 0; t < ROWS; t++) {
             double[] row = new double[config.hiddenSize()];
             for (int i = 0; i < row.length; i++) {
@@ -106,6 +109,8 @@ final class LatentAttentionTest {
                 rotate(config, q[t], h * (nope + rope) + nope, t);
             }
             up[t] = times("kv_b_proj", heads * (nope + v), latent[t]);
+            indexKeys[t] = config.indexer() == null ? new double[0] : indexKey(config, row, t);
+            boolean[] chosen = chosen(config, queryLatent, row, t, indexKeys);
             double[] mixed = new double[heads * v];
             for (int h = 0; h < heads; h++) {
                 double[] p = new double[t + 1];
@@ -118,7 +123,7 @@ final class LatentAttentionTest {
                     for (int i = 0; i < rope; i++) {
                         dot += q[t][h * (nope + rope) + nope + i] * keyRope[s][i];
                     }
-                    p[s] = Math.exp(dot * scale);
+                    p[s] = chosen[s] ? Math.exp(dot * scale) : 0;
                     sum += p[s];
                 }
                 for (int s = 0; s <= t; s++) {
@@ -130,6 +135,55 @@ final class LatentAttentionTest {
             result[t] = times("o_proj", config.hiddenSize(), mixed);
         }
         return result;
+    }
+
+    /// Layer norm about the mean, then the first dimensions rotated.
+    private static double[] indexKey(ModelConfig config, double[] row, int position) {
+        IndexerConfig indexer = Objects.requireNonNull(config.indexer());
+        int n = indexer.headDim();
+        double[] key = times("indexer.wk", n, row);
+        double mean = Arrays.stream(key).average().orElseThrow();
+        double variance = Arrays.stream(key).map(x -> (x - mean) * (x - mean)).average().orElseThrow();
+        float[] weight = weights("indexer.k_norm", n);
+        float[] bias = TinyModel.values("model.layers.1.self_attn.indexer.k_norm.bias", n);
+        for (int i = 0; i < n; i++) {
+            key[i] = (key[i] - mean) / Math.sqrt(variance + 1e-6) * weight[i] + bias[i];
+        }
+        rotate(config, key, 0, position, indexer.interleaved());
+        return key;
+    }
+
+    /// The positions of the largest scores.
+    private static boolean[] chosen(ModelConfig config, double[] queryLatent, double[] row, int t, double[][] keys) {
+        boolean[] chosen = new boolean[t + 1];
+        IndexerConfig indexer = config.indexer();
+        if (indexer == null || t < indexer.topK()) {
+            Arrays.fill(chosen, true);
+            return chosen;
+        }
+        int n = indexer.headDim();
+        double[] q = times("indexer.wq_b", indexer.heads() * n, queryLatent);
+        double[] w = times("indexer.weights_proj", indexer.heads(), row);
+        double[] scores = new double[t + 1];
+        for (int h = 0; h < indexer.heads(); h++) {
+            rotate(config, q, h * n, t, indexer.interleaved());
+            for (int s = 0; s <= t; s++) {
+                double dot = 0;
+                for (int i = 0; i < n; i++) {
+                    dot += q[h * n + i] * keys[s][i];
+                }
+                scores[s] += w[h] * Math.max(0, dot) / Math.sqrt((double) n * indexer.heads());
+            }
+        }
+        double[] ascending = scores.clone();
+        Arrays.sort(ascending);
+        double least = ascending[t + 1 - indexer.topK()];
+        assertThat(least - ascending[t - indexer.topK()]).as("gap at position %d, which F32 must not close", t)
+                .isGreaterThan(1e-6);
+        for (int s = 0; s <= t; s++) {
+            chosen[s] = scores[s] >= least;
+        }
+        return chosen;
     }
 
     private static double[] times(String name, int rows, double[] x) {
@@ -161,14 +215,21 @@ final class LatentAttentionTest {
     }
 
     private static void rotate(ModelConfig config, double[] x, int at, int position) {
+        rotate(config, x, at, position, true);
+    }
+
+    private static void rotate(ModelConfig config, double[] x, int at, int position, boolean interleaved) {
         var rotary = new RotaryEmbedding(config.rope());
-        for (int i = 0; i < rotary.rotaryDim() / 2; i++) {
+        int half = rotary.rotaryDim() / 2;
+        for (int i = 0; i < half; i++) {
+            int first = at + (interleaved ? 2 * i : i);
+            int second = interleaved ? first + 1 : first + half;
             double cos = Math.cos(position * rotary.frequency(i)) * rotary.attentionFactor();
             double sin = Math.sin(position * rotary.frequency(i)) * rotary.attentionFactor();
-            double a = x[at + 2 * i];
-            double b = x[at + 2 * i + 1];
-            x[at + 2 * i] = a * cos - b * sin;
-            x[at + 2 * i + 1] = b * cos + a * sin;
+            double a = x[first];
+            double b = x[second];
+            x[first] = a * cos - b * sin;
+            x[second] = b * cos + a * sin;
         }
     }
 }

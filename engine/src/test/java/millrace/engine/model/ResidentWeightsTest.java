@@ -26,7 +26,7 @@ class ResidentWeightsTest {
     Path dir;
 
     static Stream<Arguments> models() {
-        return Stream.of("glm4_moe", "glm4_moe_lite", "kimi_k2", "glm4", "llama", "qwen2", "qwen3")
+        return Stream.of("glm4_moe", "glm4_moe_lite", "kimi_k2", "glm_moe_dsa", "glm4", "llama", "qwen2", "qwen3")
                 .flatMap(model -> Stream.of("stored", "packed", "int8", "int4").map(to -> Arguments.of(model, to)));
     }
 
