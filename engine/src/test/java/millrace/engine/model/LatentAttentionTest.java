@@ -145,7 +145,7 @@ final class LatentAttentionTest {
         double mean = Arrays.stream(key).average().orElseThrow();
         double variance = Arrays.stream(key).map(x -> (x - mean) * (x - mean)).average().orElseThrow();
         float[] weight = weights("indexer.k_norm", n);
-        float[] bias = TinyModel.values("model.layers.1.self_attn.indexer.k_norm.bias", n);
+        float[] bias = TinyModel.values("model.layers.1.self_attn.indexer.k_norm.bias", new long[] {n});
         for (int i = 0; i < n; i++) {
             key[i] = (key[i] - mean) / Math.sqrt(variance + 1e-6) * weight[i] + bias[i];
         }
