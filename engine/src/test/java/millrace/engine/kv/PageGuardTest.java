@@ -21,7 +21,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class PageGuardTest {
-    private static final KvLayout LAYOUT = KvLayout.grouped(KvFormat.INT8, 2, 1, 16);
+    private static final KvLayout LAYOUT = KvLayout.grouped(KvFormat.INT8, 2, 1, 16).withIndex(KvFormat.INT8, 1, 16);
     private static final int INJECTIONS = 10_000;
     private static final long MAX_AGE = 60_000_000_000L;
     private static final long DAY_MS = 24L * 3_600_000;
