@@ -223,7 +223,19 @@ class BadInputCorpusTest {
             Map.entry("spans of time", "SettingsFuzzTest#durationsAreThoseOfArithmetic"),
             Map.entry("cache groups", "SettingsFuzzTest#groupsAreThoseWrittenDown"),
             Map.entry("settings", "SettingsFuzzTest#anyKeysAndValuesAreTakenOrRefusedByTheirKey"),
-            Map.entry("settings files", "SettingsFuzzTest#anyFileIsReadOrRefused"));
+            Map.entry("settings files", "SettingsFuzzTest#anyFileIsReadOrRefused"),
+            Map.entry("policy of trusted keys", "ModelFuzzTest#readsAPolicyOrRefusesIt"),
+            Map.entry("cosigned notes", "CosignatureTest#opensNothingThatWasNotSigned"),
+            Map.entry("state of a log", "TreeStateTest#refusesEveryFlippedByteAndEveryOtherLength"),
+            Map.entry("keys of a log", "LogKeysTest#refusesEveryFlippedBitOfTheState"),
+            Map.entry("JSON Schemas", "GuideWalkTest#endsInValidDocumentsWhateverIsChosen"),
+            Map.entry("documents, as they are written", "GuideTest#takesEveryDocumentInEverySplit"),
+            Map.entry("replies of models", "RepliesPropertyTest#anythingIsReadTheSameWayInAnyPieces"),
+            Map.entry("requests to the gateway", "BodiesTest#anyBodyIsTakenOrRefusedByItsPath"),
+            Map.entry("forms with files", "MultipartTest#contentThatAlmostIsTheBoundaryIsContent"),
+            Map.entry("keys of the gateway", "ApiKeysTest#anyFileIsReadOrRefusedWithoutAWordOfIt"),
+            Map.entry("quotas", "QuotaTableTest#anyFileIsReadOrRefusedByItsEntry"),
+            Map.entry("trace headers", "TraceContextTest#anyHeadersGiveNoneOrAContextThatComesBack"));
 
     /// Whether the method stands there and its annotations, back to the end of the member before it, make it a test.
     private static boolean isTest(String source, String method) {

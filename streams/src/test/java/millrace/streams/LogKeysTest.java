@@ -204,4 +204,19 @@ class LogKeysTest {
                     .isInstanceOfSatisfying(IntegrityException.class, e -> assertThat(e.code()).isEqualTo("LOG_KEYS_INVALID"));
         }
     }
+
+    @Test
+    void refusesEveryFlippedBitOfTheState() {
+        task.start(OLD, null, Map.of());
+        task.grow(1);
+        Bytes key = Bytes.wrap(new byte[] {1});
+        byte[] state = task.tlog.get(key);
+        for (int bit = 0; bit < 8 * state.length; bit++) {
+            byte[] flipped = state.clone();
+            flipped[bit / 8] ^= (byte) (1 << bit % 8);
+            task.tlog.put(key, flipped);
+            assertThatThrownBy(() -> task.start(OLD, null, Map.of())).as("bit %d", bit)
+                    .isInstanceOfSatisfying(IntegrityException.class, e -> assertThat(e.code()).isEqualTo("LOG_KEYS_INVALID"));
+        }
+    }
 }

@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.SplittableRandom;
 import millrace.streams.QuotaTable.Limits;
 import org.apache.kafka.common.config.ConfigException;
 import org.junit.jupiter.api.Test;
@@ -58,6 +59,32 @@ class QuotaTableTest {
         }
         assertThatThrownBy(() -> read("acme.inflight=\\u00zz")).hasMessageContaining("expected lines of key=value");
         assertThatThrownBy(() -> EVERYBODY.with(new byte[] {(byte) 0xc3, 0x28})).hasMessage("expected text in UTF-8, got other bytes");
+    }
+
+    /// Whatever the file: it is refused for one entry, or every limit is in its range and everybody else's is as it was.
+    @Test
+    void anyFileIsReadOrRefusedByItsEntry() {
+        byte[] sound = "# big\nacme.tokens.per.minute = 20000\nacme.inflight=0\neu\\:acme.context=2000\n@anonymous.inflight=3\n"
+                .getBytes(StandardCharsets.UTF_8);
+        SplittableRandom random = new SplittableRandom(20261130);
+        int read = 0;
+        for (int i = 0; i < 20_000; i++) {
+            byte[] bytes = sound.clone();
+            for (int changes = random.nextInt(1, 4); changes > 0; changes--) {
+                bytes[random.nextInt(bytes.length)] = random.nextInt(3) > 0
+                        ? (byte) "0123456789.=:\\ \na@-".charAt(random.nextInt(19)) : (byte) random.nextInt(256);
+            }
+            try {
+                QuotaTable table = EVERYBODY.with(bytes);
+                read++;
+                assertThat(table.byTenant().values()).as("round %d", i).allMatch(limits -> limits.tokensPerMinute() >= 0
+                        && limits.tokensPerMinute() <= 1_000_000_000 && limits.inflight() >= 0 && limits.context() >= 0);
+                assertThat(table.of("somebody")).as("round %d", i).isEqualTo(new Limits(1_000, 10, 500));
+            } catch (IllegalArgumentException e) {
+                assertThat(e.getMessage()).as("round %d", i).contains("expected ");
+            }
+        }
+        assertThat(read).isGreaterThan(1_000);
     }
 
     private Path file(String text) throws IOException {

@@ -171,6 +171,30 @@ class ModelFuzzTest {
         }
     }
 
+    /// A policy is read or refused, and under one that is read the key verifies, or is refused by the policy.
+    @Test
+    void readsAPolicyOrRefusesIt() throws IOException {
+        Path keys = Files.createDirectory(directory.resolve("keys"));
+        Files.writeString(keys.resolve("a.pem"), Layouts.pem(KEY));
+        byte[] good = ("{\"format\": \"model-trust/v1\", \"keys\": [{\"hint\": \"" + Layouts.hint(KEY) + "\", \"models\": [\"m\", \"n*\"],"
+                + " \"not_before\": \"2026-01-31T00:00:00Z\", \"not_after\": \"2036-01-31T00:00:00Z\", \"revoked\": false}]}")
+                .getBytes(StandardCharsets.UTF_8);
+        ModelBundle bundle = bundle(Layouts.statement(Version.V1_1_0, "m", List.of(Entry.of("a", new byte[1]))));
+        Random random = new Random(SEED);
+        int verified = 0;
+        for (int i = 0; i < 3000; i++) {
+            Files.write(keys.resolve("policy.json"), Damage.of(good, random));
+            try {
+                assertThat(SignedModel.verify(bundle, TrustStore.load(keys), Instant.parse("2026-11-30T00:00:00Z")).keyHint())
+                        .isEqualTo(Layouts.hint(KEY));
+                verified++;
+            } catch (IntegrityException refusal) {
+                assertThat(refusal.code()).as("seed %d, %d", SEED, i).isIn("MODEL_KEY_FORMAT", "MODEL_KEY_REFUSED");
+            }
+        }
+        assertThat(verified).isGreaterThan(100);
+    }
+
     /// Small ways to damage bytes: a flipped bit, a lost or doubled stretch, another character, a cut.
     private static final class Damage {
         private static final byte[] TELLING = "{}[]\",:\\/.0129-_=+ \n".getBytes(StandardCharsets.US_ASCII);

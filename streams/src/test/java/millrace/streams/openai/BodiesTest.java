@@ -5,6 +5,9 @@ import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.SplittableRandom;
+import java.util.regex.MatchResult;
+import java.util.regex.Pattern;
 import millrace.schemas.Prompt;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -139,5 +142,43 @@ class BodiesTest {
         assertThat(e.param()).isEqualTo("prompt[0]");
         assertThat(catchThrowableOfType(ApiException.class,
                 () -> Bodies.text(Json.read("{\"prompt\":\"a\",\"suffix\":\"b\"}".getBytes(StandardCharsets.UTF_8)))).param()).isEqualTo("suffix");
+    }
+
+    /// Whatever the body: it is refused for one field with one line, or gives as many prompts as it asks for, each of one kind.
+    @Test
+    void anyBodyIsTakenOrRefusedByItsPath() {
+        String sound = "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"t\"}]}],"
+                + "\"n\":2,\"seed\":5,\"temperature\":0.5,\"stop\":[\"a\"],\"logprobs\":true,\"top_logprobs\":4,\"max_tokens\":3,"
+                + "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],\"response_format\":{\"type\":\"json_object\"},"
+                + "\"metadata\":{\"k\":\"v\"},\"millrace\":{\"priority\":-3}}";
+        String[] words = {"null", "{}", "[]", "1e999", "-1", "\"\"", "true", "false", "[[", "\"\\u0000\"", "\"auto\"", "0", "1", "3.5", "9".repeat(40)};
+        assertThat(Bodies.chat(Json.read(sound.getBytes(StandardCharsets.UTF_8))).n()).isEqualTo(2);
+        SplittableRandom random = new SplittableRandom(20261130);
+        int taken = 0;
+        for (int i = 0; i < 20_000; i++) {
+            List<MatchResult> tokens = Pattern.compile("\"[a-z_0-9]*\"|[0-9.-]+|true").matcher(sound).results().toList();
+            MatchResult token = tokens.get(random.nextInt(tokens.size()));
+            StringBuilder text = new StringBuilder(sound).replace(token.start(), token.end(), words[random.nextInt(words.length)]);
+            for (int changes = random.nextInt(3); changes > 0; changes--) {
+                int at = random.nextInt(text.length());
+                switch (random.nextInt(3)) {
+                    case 0 -> text.setCharAt(at, (char) random.nextInt(1, 256));
+                    case 1 -> text.deleteCharAt(at);
+                    default -> text.insert(at, words[random.nextInt(words.length)]);
+                }
+            }
+            try {
+                InferenceRequest request = Bodies.chat(Json.read(text.toString().getBytes(StandardCharsets.UTF_8)));
+                assertThat(request.prompts("id", null, null, false)).as("round %d", i).hasSize(request.n())
+                        .allMatch(prompt -> prompt.getMessages() != null && prompt.getPrompt() == null && prompt.getTokenIds() == null);
+                taken++;
+            } catch (ApiException e) {
+                assertThat(e.status()).as("round %d", i).isEqualTo(400);
+                assertThat(e.text()).as("round %d", i).isNotBlank().doesNotContain("\n");
+            } catch (RuntimeException e) {
+                throw new AssertionError("round " + i + ": " + text, e);
+            }
+        }
+        assertThat(taken).isGreaterThan(300);
     }
 }

@@ -3,6 +3,7 @@ package millrace.streams.tracing;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.nio.charset.StandardCharsets;
+import java.util.SplittableRandom;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -59,5 +60,36 @@ class TraceContextTest {
         assertThat(TraceContext.of(absent)).isEmpty();
         absent.add("traceparent", new byte[] {(byte) 0xff});
         assertThat(TraceContext.of(absent)).isEmpty();
+    }
+
+    /// Whatever the headers: none, or a context of well-formed ids that comes back from what it writes.
+    @Test
+    void anyHeadersGiveNoneOrAContextThatComesBack() {
+        SplittableRandom random = new SplittableRandom(20261130);
+        int read = 0;
+        for (int i = 0; i < 20_000; i++) {
+            byte[] parent = PARENT.getBytes(StandardCharsets.UTF_8);
+            for (int changes = random.nextInt(3); changes > 0; changes--) {
+                parent[random.nextInt(parent.length)] =
+                        random.nextBoolean() ? (byte) "0123456789abcdef-".charAt(random.nextInt(17)) : (byte) random.nextInt(256);
+            }
+            byte[] state = new byte[random.nextInt(20)];
+            random.nextBytes(state);
+            RecordHeaders headers = new RecordHeaders();
+            headers.add("traceparent", random.nextInt(8) == 0 ? java.util.Arrays.copyOf(parent, random.nextInt(60)) : parent);
+            headers.add("tracestate", state);
+            TraceContext context = TraceContext.of(headers).orElse(null);
+            if (context == null) {
+                continue;
+            }
+            read++;
+            assertThat(context.traceId()).as("round %d", i).matches("[0-9a-f]{32}").isNotEqualTo("0".repeat(32));
+            assertThat(context.spanId()).as("round %d", i).matches("[0-9a-f]{16}").isNotEqualTo("0".repeat(16));
+            assertThat(context.state()).as("round %d", i).matches("[\\x20-\\x7e]*");
+            RecordHeaders out = new RecordHeaders();
+            context.put(out);
+            assertThat(TraceContext.of(out)).as("round %d", i).hasValue(context);
+        }
+        assertThat(read).isGreaterThan(5_000);
     }
 }
