@@ -298,8 +298,10 @@ public final class LoopsCases {
             n = codes(shape.latentFormat(), shape.rank(), shape.latentLanes(), block, i % 16, all, n);
             MemorySegment rope = block.asSlice(shape.ropeOffset());
             n = codes(shape.ropeFormat(), shape.ropeDim(), shape.ropeLanes(), rope, i % 16, all, n);
-            MemorySegment scales = block.asSlice(shape.scaleOffset());
-            n = codes(TileFormat.F32, shape.scaleGroups(), 64, scales.asSlice(4L * (i % 16)), all, n);
+            if (shape.scaleGroups() > 0) {
+                MemorySegment scales = block.asSlice(shape.scaleOffset() + 4L * (i % 16));
+                n = codes(TileFormat.F32, shape.scaleGroups(), 64, scales, all, n);
+            }
         }
         results.put("gather " + name + ", " + count + " of " + 16 * blocks.length + " tokens", all);
     }
