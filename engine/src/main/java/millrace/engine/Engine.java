@@ -97,6 +97,12 @@ public final class Engine implements TextEngine {
         return open(config, WeightCheck.NONE, TextCodec::read, around);
     }
 
+    /// The same for benches of long contexts: of a prompt only the last chunk is computed, what the cache has of the chunks before
+    /// it is that of their embeddings ([Transformer#fill]). No configuration leads here, and nothing that it gives is an answer.
+    public static Engine openFilled(EngineConfig config) {
+        return open(config, WeightCheck.NONE, TextCodec::readIfPresent, model -> new FilledModel((Transformer) model));
+    }
+
     private static Engine open(
             EngineConfig config, WeightCheck check, CodecReader reader, UnaryOperator<StepModel> around) {
         Deque<AutoCloseable> resources = new ArrayDeque<>();

@@ -9,6 +9,7 @@ package millrace.engine;
 /// @param cachedPages pages that the prefix cache can find, held or not
 /// @param prefixHitTokens tokens that were taken from the prefix cache instead of being computed
 /// @param prefixEvictions pages of the prefix cache that were given to another use
+/// @param drafts what came of tokens that were drafted ahead
 public record EngineStats(
         long steps,
         long preemptions,
@@ -16,6 +17,7 @@ public record EngineStats(
         int kvFreePages,
         int cachedPages,
         long prefixHitTokens,
-        long prefixEvictions) {
-    public static final EngineStats NONE = new EngineStats(0, 0, 0, 0, 0, 0, 0);
+        long prefixEvictions,
+        DraftStats drafts) {
+    public static final EngineStats NONE = new EngineStats(0, 0, 0, 0, 0, 0, 0, DraftStats.NONE);
 }

@@ -9,6 +9,7 @@ import io.micrometer.core.instrument.binder.system.UptimeMetrics;
 import java.util.function.BooleanSupplier;
 import millrace.engine.Device;
 import millrace.engine.ModelCard;
+import millrace.engine.Speculation;
 import millrace.engine.TextEngine;
 
 /// Meters of what a running service asks others for: its engine, and the machine.
@@ -19,7 +20,8 @@ final class ServiceMeters {
         ModelCard card = engine.card();
         metrics.serves(card.name());
         metrics.fact("millrace.info", "version", Versions.millrace(), "instance", instanceId, "model", card.name(),
-                "backend", card.backend(), "profile", card.profile(), "weight_format", card.weightFormat(), "kv_format", card.kvFormat());
+                "backend", card.backend(), "profile", card.profile(), "weight_format", card.weightFormat(),
+                "kv_format", card.kvFormat(), "speculation", card.speculation().id());
         metrics.gauge("millrace.up", () -> serving.getAsBoolean() ? 1 : 0);
         metrics.gauge("millrace.inflight", engine::load);
         metrics.gauge("millrace.kv.capacity.tokens", () -> engine.card().kvCapacityTokens());
@@ -30,12 +32,26 @@ final class ServiceMeters {
         metrics.counter("millrace.kv.prefix.evictions", () -> engine.stats().prefixEvictions());
         metrics.counter("millrace.engine.steps", () -> engine.stats().steps());
         metrics.counter("millrace.engine.preemptions", () -> engine.stats().preemptions());
+        speculation(metrics, engine);
         Device device = card.device();
         if (!device.isProcessor()) {
             metrics.fact("millrace.engine.device.info", "name", device.name(), "capability", device.capability(),
                     "driver", device.driver(), "image", device.imageSha256(), "standin", Boolean.toString(device.standIn()));
         }
         integrity(metrics, engine, verifyMode);
+    }
+
+    /// By position: the first token that is drafted behind those of a sequence is 1.
+    private static void speculation(ServiceMetrics metrics, TextEngine engine) {
+        metrics.counter("millrace.speculation.steps", () -> engine.stats().drafts().steps());
+        for (int i = 0; i < Speculation.MOST_TOKENS; i++) {
+            int index = i;
+            String position = Integer.toString(i + 1);
+            metrics.counter(
+                    "millrace.speculation.drafted", () -> engine.stats().drafts().drafted().get(index), "position", position);
+            metrics.counter(
+                    "millrace.speculation.accepted", () -> engine.stats().drafts().accepted().get(index), "position", position);
+        }
     }
 
     private static void integrity(ServiceMetrics metrics, TextEngine engine, String verifyMode) {

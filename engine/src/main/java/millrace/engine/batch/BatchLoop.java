@@ -211,7 +211,8 @@ public final class BatchLoop implements AutoCloseable {
                 pool.freePages(),
                 index == null ? 0 : index.pages(),
                 index == null ? 0 : index.hitTokens(),
-                index == null ? 0 : index.evictions());
+                index == null ? 0 : index.evictions(),
+                millrace.engine.DraftStats.NONE);
     }
 
     /// Why the loop takes no more work, or null.

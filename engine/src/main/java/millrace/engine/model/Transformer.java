@@ -375,6 +375,31 @@ public final class Transformer implements StepModel {
         return wanted;
     }
 
+    /// Writes what the rows of a plan keep of themselves if no layer adds to their embedding: keys of the model's own weights, at
+    /// a tenth of a step's cost. So a bench fills the cache of a long context; what is computed from it is no answer.
+    ///
+    /// @param plan without logits
+    public void fill(StepPlan plan) {
+        ready = false;
+        read(plan);
+        kernels.send(inputs);
+        attention.begin(lastPosition);
+        kernels.run(0, this::fillPages);
+    }
+
+    private void fillPages() {
+        int rows = inputs.rows();
+        float eps = config.rmsNormEps();
+        kernels.embed(x, weights.embedding(), inputs.tokens(), rows);
+        for (int layer = 0; layer < config.numHiddenLayers(); layer++) {
+            kernels.rmsNorm(normed, x, weights.layer(layer).inputNorm(), eps, rows, 1);
+            attention.write(weights.layer(layer), layer, normed, rows, inputs.angles(), inputs.batch());
+        }
+        if (drafter != null) {
+            kernels.rmsNorm(drafter.states, x, weights.finalNorm(), eps, rows, 1);
+        }
+    }
+
     /// The operations of a step. Where all rows are wanted, which depends on the bucket alone, none is moved.
     private void compute() {
         int rows = inputs.rows();

@@ -31,8 +31,12 @@ final class DecodeRun {
     /// one that started last to the last token of the one that ended first: in between, every step is a step of the
     /// whole batch.
     ///
+    /// Each sequence is counted for itself, between the first and the last of its tokens in that time: where tokens are drafted
+    /// ahead, sequences of one step get different numbers of them.
+    ///
+    /// @param perStep the most tokens that a step gives a sequence
     /// @param uncached whether the prompts have to be computed, so that the first sequences wait longer for the last
-    static double tokensPerSecond(Engine engine, int batch, int context, int steps, boolean uncached) {
+    static double tokensPerSecond(Engine engine, int batch, int context, int steps, int perStep, boolean uncached) {
         int waiting = 2 + (uncached ? Math.ceilDiv(batch * context, CHUNK) : batch * PAGE / CHUNK);
         List<Clock> clocks = new ArrayList<>();
         CountDownLatch open = new CountDownLatch(batch + 1);
@@ -40,7 +44,7 @@ final class DecodeRun {
         for (int sequence = 0; sequence < batch; sequence++) {
             clocks.add(new Clock(open));
             prompts.add(engine.prepare(
-                    GenerationRequest.greedy("decode " + sequence, prompt(context, sequence), steps + waiting)));
+                    GenerationRequest.greedy("decode " + sequence, prompt(context, sequence), (steps + waiting) * perStep)));
         }
         PreparedPrompt starter = engine.prepare(GenerationRequest.greedy("start", prompt(1, -1), 1));
         engine.submit(starter, new Starter(open, () -> {
@@ -55,13 +59,16 @@ final class DecodeRun {
         }
         long start = clocks.stream().mapToLong(Clock::first).max().orElseThrow();
         long end = clocks.stream().mapToLong(Clock::last).min().orElseThrow();
-        List<Long> together = clocks.stream().filter(Clock::complete).findFirst()
-                .map(clock -> clock.between(start, end)).orElse(List.of());
-        int count = together.size() - 1;
-        if (count < Math.min(3, steps)) {
-            return Double.NaN;
+        return batch * clocks.stream()
+                .mapToDouble(clock -> clock.tokensPerSecond(start, end, Math.min(3, steps)))
+                .filter(rate -> !Double.isNaN(rate)).average().orElse(Double.NaN);
+    }
+
+    /// Computes the prompts of a batch, one after the other, so that the prefix cache has them.
+    static void prompts(Engine engine, int batch, int context) {
+        for (int sequence = 0; sequence < batch; sequence++) {
+            Run.all(engine, List.of(GenerationRequest.greedy("prompt " + sequence, prompt(context, sequence), 1)));
         }
-        return batch * count / ((together.getLast() - together.getFirst()) / 1e9);
     }
 
     /// Tokens of a prompt over the time to its first token.
@@ -97,18 +104,19 @@ final class DecodeRun {
 
     /// When the tokens of one sequence came, as far as each completed a character.
     private static final class Clock implements GenerationListener {
-        private final List<Long> nanos = new ArrayList<>();
+        private record Seen(long nanos, int tokens) {}
+
+        private final List<Seen> seen = new ArrayList<>();
         private final CountDownLatch open;
         private volatile @Nullable GenerationResult result;
-        private int tokens;
 
         Clock(CountDownLatch open) {
             this.open = open;
         }
 
         @Override
-        public void onDelta(String text) {
-            nanos.add(System.nanoTime());
+        public void onDelta(String text, int tokens) {
+            seen.add(new Seen(System.nanoTime(), tokens));
         }
 
         @Override
@@ -123,9 +131,8 @@ final class DecodeRun {
                 throw new IllegalStateException("a generation failed: "
                         + (ended == null ? "no end" : ended.errorCode() + ": " + ended.errorMessage()));
             }
-            tokens = ended.tokenIds().size() - (ended.reason() == FinishReason.STOP ? 1 : 0);
-            if (nanos.isEmpty()) {
-                nanos.add(0L);
+            if (seen.isEmpty()) {
+                seen.add(new Seen(0, 0));
             }
         }
 
@@ -138,21 +145,23 @@ final class DecodeRun {
             return (ended.tokenIds().size() - 1) / (ended.timings().decodeNanos() / 1e9);
         }
 
-        /// Whether every token was seen.
-        boolean complete() {
-            return nanos.size() == tokens;
-        }
-
-        List<Long> between(long start, long end) {
-            return nanos.stream().filter(at -> at >= start && at <= end).toList();
+        /// Of what was seen in that time; NaN if that are too few tokens.
+        ///
+        /// @param least tokens after the first
+        double tokensPerSecond(long start, long end, int least) {
+            List<Seen> between = seen.stream().filter(one -> one.nanos() >= start && one.nanos() <= end).toList();
+            int tokens = between.isEmpty() ? 0 : between.getLast().tokens() - between.getFirst().tokens();
+            return tokens < least
+                    ? Double.NaN
+                    : tokens / ((between.getLast().nanos() - between.getFirst().nanos()) / 1e9);
         }
 
         long first() {
-            return nanos.getFirst();
+            return seen.getFirst().nanos();
         }
 
         long last() {
-            return nanos.getLast();
+            return seen.getLast().nanos();
         }
     }
 }

@@ -10,11 +10,13 @@ import java.util.function.Consumer;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import millrace.engine.Bandwidth;
+import millrace.engine.CacheFormats;
 import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
 import millrace.engine.ModelInspection;
+import millrace.engine.Speculation;
 import org.jspecify.annotations.Nullable;
 
 /// A whole model: prefill and decode in tokens per second, by weight format, KV format, batch and context.
@@ -26,10 +28,22 @@ public final class EngineBench {
     ///
     /// @param weights one of [EngineConfig#WEIGHT_FORMATS]
     /// @param kv id of a KV format, or `auto`
+    /// @param index id of a format of index keys, or `auto`
+    /// @param speculation whether it drafts tokens ahead
     /// @param batches that it is measured with; empty takes all
-    public record Variant(String backend, String weights, String kv, List<Integer> batches) {
+    public record Variant(
+            String backend, String weights, String kv, String index, Speculation speculation, List<Integer> batches) {
         public Variant {
             batches = List.copyOf(batches);
+        }
+
+        /// What goes with the KV format, and no drafts.
+        public Variant(String backend, String weights, String kv, List<Integer> batches) {
+            this(backend, weights, kv, "auto", Speculation.OFF, batches);
+        }
+
+        boolean drafts() {
+            return speculation.mode() != Speculation.Mode.OFF;
         }
     }
 
@@ -38,9 +52,10 @@ public final class EngineBench {
     /// @param prefill tokens of the prompt whose prefill is measured, 0 for none
     /// @param steps of decode that a round measures, at batch 1; larger batches take fewer
     /// @param cuda the device of the backend `cuda`
+    /// @param filled whether prompts are filled in instead of computed, see [Engine#openFilled]
     public record Settings(
             Path model, String label, List<Variant> variants, List<Integer> batches, List<Integer> contexts, int prefill,
-            int steps, int rounds, int threads, CudaConfig cuda) {
+            int steps, int rounds, int threads, CudaConfig cuda, boolean filled) {
         public Settings {
             variants = List.copyOf(variants);
             batches = List.copyOf(batches);
@@ -81,7 +96,8 @@ public final class EngineBench {
 
     private static boolean sameVariant(BenchResult a, BenchResult b) {
         return a.backend().equals(b.backend()) && a.format().equals(b.format())
-                && a.label("kv_format").equals(b.label("kv_format"));
+                && a.label("kv_format").equals(b.label("kv_format"))
+                && a.label("speculation").equals(b.label("speculation"));
     }
 
     // -------------------------------------------------------------------------------------------------- groups
@@ -113,7 +129,12 @@ public final class EngineBench {
             case "int4" -> 0.65;
             default -> 2.1;
         };
-        return (long) (model.parameters() * perWeight) + kvBytes(variant);
+        return (long) (model.parameters() * perWeight * withDraftLayer(variant)) + kvBytes(variant);
+    }
+
+    /// A draft layer is a layer more, of weights and of the KV cache.
+    private double withDraftLayer(Variant variant) {
+        return variant.drafts() ? (model.layers() + 1.0) / model.layers() : 1;
     }
 
     /// What an engine may take of a device that it shares with others: the rest is scratch, and weights that grow.
@@ -129,14 +150,20 @@ public final class EngineBench {
                         + ", got \"" + format + "\""));
         long pagesEach = (longest() + 2 * PAGE) / PAGE + 1;
         long sequences = most(batches(variant)) + 2L;
-        return pagesEach * sequences * cost.pageBytes() * 5 / 4;
+        return (long) (pagesEach * sequences * cost.pageBytes() * withDraftLayer(variant)) * 5 / 4;
     }
 
     /// Tokens of the longest sequence: a prompt, and what is generated while others are still on theirs.
     private int longest() {
         int context = most(settings.contexts());
         int waiting = Math.ceilDiv(most(settings.batches()) * context, PAGE * PAGE);
-        return Math.max(context + settings.steps() + waiting + 4, settings.prefill() + 4);
+        int perStep = settings.variants().stream().mapToInt(EngineBench::perStep).max().orElse(1);
+        return Math.max(context + (settings.steps() + waiting) * perStep + 4, settings.prefill() + 4);
+    }
+
+    /// The most tokens that a step gives a sequence.
+    private static int perStep(Variant variant) {
+        return variant.drafts() ? 1 + variant.speculation().tokens() : 1;
     }
 
     private static int most(List<Integer> numbers) {
@@ -155,10 +182,7 @@ public final class EngineBench {
             for (Variant variant : variants) {
                 open.add(open(variant));
             }
-            List<BenchResult> results = new ArrayList<>();
-            for (int context : settings.contexts()) {
-                results.addAll(decode(open, context, memory));
-            }
+            List<BenchResult> results = new ArrayList<>(decode(open, memory));
             if (settings.prefill() > 0) {
                 results.addAll(prefill(open));
             }
@@ -172,40 +196,50 @@ public final class EngineBench {
     }
 
     private OpenVariant open(Variant variant) {
-        progress.accept("%s: opening with weights %s, KV %s, backend %s".formatted(
-                settings.label(), variant.weights(), variant.kv(), variant.backend()));
+        progress.accept("%s: opening with weights %s, KV %s, backend %s, speculation %s".formatted(
+                settings.label(), variant.weights(), variant.kv(), variant.backend(), variant.speculation().id()));
         EngineConfig config = EngineConfig.of(settings.model())
                 .withBackend(variant.backend())
                 .withCuda(settings.cuda())
                 .withMemoryBytes(variant.backend().equals("cuda") ? deviceBytes(variant) : 0)
                 .withWeightFormat(variant.weights())
                 .withKvFormat(KvFormat.ofIdOrAuto(variant.kv()))
+                .withIndexFormat(CacheFormats.indexOfIdOrAuto(variant.index()))
+                .withSpeculation(variant.speculation())
                 .withKvBytes(kvBytes(variant))
                 .withThreads(settings.threads())
                 .withMaxBatch(most(batches(variant)))
                 .withMaxContext(Math.min(model.maxContext(), longest() + PAGE));
         long before = ProcessMemory.resident();
         long start = System.nanoTime();
-        Engine engine = Engine.openForIds(config);
+        Engine engine = settings.filled() ? Engine.openFilled(config) : Engine.openForIds(config);
         double seconds = (System.nanoTime() - start) / 1e9;
         return new OpenVariant(
                 settings.label(), variant, engine, model, batches(variant), seconds, Math.max(0, ProcessMemory.resident() - before));
     }
 
-    /// What one batch is measured with in all rounds: the variants, their results, and the order of the next round.
-    private record Block(int batch, List<OpenVariant> variants, List<BenchResult> results, List<Integer> order) {}
+    /// What one context and batch is measured with in all rounds: the variants, their results, and the order of the next round.
+    private record Block(
+            int context, int batch, List<OpenVariant> variants, List<BenchResult> results, List<Integer> order) {}
 
-    private List<BenchResult> decode(List<OpenVariant> open, int context, Bandwidth memory) {
-        List<Block> blocks = settings.batches().stream().map(batch -> block(open, context, batch)).toList();
+    /// Rates that others of the same round are compared with.
+    private record Key(OpenVariant variant, int context, int batch) {}
+
+    /// All contexts and batches take turns within a round.
+    private List<BenchResult> decode(List<OpenVariant> open, Bandwidth memory) {
+        List<Block> blocks = settings.contexts().stream()
+                .flatMap(context -> settings.batches().stream().map(batch -> block(open, context, batch)))
+                .toList();
         for (int round = -1; round < settings.rounds(); round++) {
-            Map<OpenVariant, Double> single = new HashMap<>();
+            Map<Key, Double> rates = new HashMap<>();
             for (Block block : blocks) {
-                decode(block, context, round, memory, single);
+                decode(block, round, memory, rates);
             }
-            progress.accept("%s: decode, context %d: %s".formatted(
-                    settings.label(), context, round < 0 ? "warm-up" : "round " + (round + 1) + " of " + settings.rounds()));
+            progress.accept("%s: decode, contexts %s: %s".formatted(settings.label(), settings.contexts(),
+                    round < 0 ? "warm-up" : "round " + (round + 1) + " of " + settings.rounds()));
         }
-        blocks.forEach(block -> report("decode, context " + context + ", batch " + block.batch(), block.results()));
+        blocks.forEach(block ->
+                report("decode, context " + block.context() + ", batch " + block.batch(), block.results()));
         return blocks.stream().flatMap(block -> block.results().stream()).toList();
     }
 
@@ -214,34 +248,45 @@ public final class EngineBench {
         List<BenchResult> results = variants.stream()
                 .map(one -> one.result("decode", batch, threads()).label("context", Integer.toString(context)))
                 .toList();
-        return new Block(batch, variants, results, new ArrayList<>(IntStream.range(0, variants.size()).boxed().toList()));
+        results.forEach(result -> result.label("prompts", settings.filled() ? "filled" : "computed"));
+        return new Block(
+                context, batch, variants, results, new ArrayList<>(IntStream.range(0, variants.size()).boxed().toList()));
     }
 
-    /// @param single takes the rates of batch 1, which larger batches are compared with
-    private void decode(Block block, int context, int round, Bandwidth memory, Map<OpenVariant, Double> single) {
+    /// @param known takes the rates of this round, for others to be compared with
+    private void decode(Block block, int round, Bandwidth memory, Map<Key, Double> known) {
         int batch = block.batch();
         int steps = Math.max(4, settings.steps() / (batch >= 16 ? 4 : batch >= 4 ? 2 : 1));
         double[] rates = new double[block.variants().size()];
         double before = memory.bytesPerSecond();
         Collections.rotate(block.order(), 1);
         for (int i : block.order()) {
-            Engine engine = block.variants().get(i).engine();
-            // The first time the prompts are computed; then they come out of the prefix cache, if there is one.
-            rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, round < 0 ? 4 : steps, round < 0);
-            if (Double.isNaN(rates[i])) {
-                rates[i] = DecodeRun.tokensPerSecond(engine, batch, context, steps, true);
-            }
+            OpenVariant one = block.variants().get(i);
+            BenchResult result = block.results().get(i);
+            rates[i] = one.decode(batch, block.context(), round < 0 ? 4 : steps, round < 0, settings.filled(), round < 0 ? null : result);
         }
         double bandwidth = (before + memory.bytesPerSecond()) / 2;
         for (int i = 0; round >= 0 && i < rates.length; i++) {
             note(block.variants(), rates, i, batch, bandwidth, block.results().get(i));
-            if (batch == 1) {
-                single.put(block.variants().get(i), rates[i]);
+            known.put(new Key(block.variants().get(i), block.context(), batch), rates[i]);
+            if (!Double.isNaN(rates[i])) {
+                compare(block, i, rates[i], known);
             }
-            double alone = single.getOrDefault(block.variants().get(i), Double.NaN);
-            if (batch > 1 && !Double.isNaN(rates[i]) && !Double.isNaN(alone)) {
-                block.results().get(i).sample("ratio_to_batch_1", rates[i] / alone);
-            }
+        }
+    }
+
+    /// With batch 1, and with the shortest context, of the same engine in the same round.
+    private void compare(Block block, int index, double rate, Map<Key, Double> known) {
+        OpenVariant one = block.variants().get(index);
+        BenchResult result = block.results().get(index);
+        double alone = known.getOrDefault(new Key(one, block.context(), 1), Double.NaN);
+        if (block.batch() > 1 && !Double.isNaN(alone)) {
+            result.sample("ratio_to_batch_1", rate / alone);
+        }
+        int shortest = settings.contexts().stream().mapToInt(Integer::intValue).min().orElseThrow();
+        double there = known.getOrDefault(new Key(one, shortest, block.batch()), Double.NaN);
+        if (block.context() > shortest && !Double.isNaN(there)) {
+            result.sample("cost_to_context_" + shortest, there / rate);
         }
     }
 
@@ -276,6 +321,9 @@ public final class EngineBench {
                 result.sample("ratio_to_bf16_kv", ratio);
             }
             boolean sameFormats = one.format().equals(other.format()) && one.kv().equals(other.kv());
+            if (one.variant().drafts() && !other.variant().drafts() && sameBackend && sameFormats) {
+                result.sample("ratio_to_off", ratio);
+            }
             if (!sameBackend && sameFormats && other.backend().equals("native")) {
                 result.sample("ratio_to_native", ratio);
             }
@@ -313,6 +361,7 @@ public final class EngineBench {
         for (BenchResult result : results) {
             @Nullable Samples rate = result.figure("tokens_per_second");
             line.append(result.backend()).append(' ').append(result.format()).append(' ').append(result.label("kv_format"))
+                    .append(result.label("speculation").isEmpty() ? "" : " speculation " + result.label("speculation"))
                     .append(rate == null ? " nothing" : " %.1f".formatted(rate.median())).append("; ");
         }
         progress.accept(line.append("tokens/s").toString());

@@ -1,9 +1,11 @@
 package millrace.streams.bench;
 
 import java.util.List;
+import millrace.engine.DraftStats;
 import millrace.engine.Engine;
 import millrace.engine.ModelCard;
 import millrace.engine.ModelInspection;
+import org.jspecify.annotations.Nullable;
 
 /// An engine that is being measured, and what opening it has cost.
 ///
@@ -29,12 +31,49 @@ record OpenVariant(
     BenchResult result(String bench, int batch, int threads) {
         ModelCard card = engine.card();
         BenchResult result = new BenchResult(bench, backend(), format(), batch, threads);
-        result.label("model", label).label("kv_format", kv());
+        result.label("model", label).label("kv_format", kv()).label("speculation", variant.speculation().id());
         result.fact("parameters", card.parameters()).fact("active_parameters", model.activeParameters());
         result.fact("weights_bytes", card.memory().weights()).fact("kv_bytes_per_token", card.kvBytesPerToken());
         result.fact("plan_bytes", card.memory().total()).fact("rss_growth_bytes", residentBytes);
         result.fact("open_millis", Math.round(openSeconds * 1e3));
         return result;
+    }
+
+    /// Tokens per second of a batch; NaN if a sequence ended too early to tell.
+    ///
+    /// @param cold whether the prompts have to be computed; afterwards they come out of the prefix cache, if there is one
+    /// @param filled whether prompts are filled in rather than computed
+    /// @param result takes what came of drafts, if there are any; null where nobody asks
+    double decode(int batch, int context, int steps, boolean cold, boolean filled, @Nullable BenchResult result) {
+        if (cold && filled) {
+            DecodeRun.prompts(engine, batch, context);
+        }
+        boolean computed = cold && !filled;
+        DraftStats before = engine.stats().drafts();
+        double rate = DecodeRun.tokensPerSecond(engine, batch, context, steps, perStep(), computed);
+        if (Double.isNaN(rate)) {
+            rate = DecodeRun.tokensPerSecond(engine, batch, context, steps, perStep(), true);
+        }
+        if (result != null && variant.drafts()) {
+            accepted(before, engine.stats().drafts(), result);
+        }
+        return rate;
+    }
+
+    /// The most tokens that a step gives a sequence.
+    private int perStep() {
+        return variant.drafts() ? 1 + variant.speculation().tokens() : 1;
+    }
+
+    /// Of the drafts that were checked at each position, the share that was met.
+    private static void accepted(DraftStats before, DraftStats after, BenchResult result) {
+        for (int position = 0; position < after.drafted().size(); position++) {
+            long drafted = after.drafted().get(position) - before.drafted().get(position);
+            long accepted = after.accepted().get(position) - before.accepted().get(position);
+            if (drafted > 0) {
+                result.sample("accepted_" + (position + 1), (double) accepted / drafted);
+            }
+        }
     }
 
     /// Bytes of weights that a step reads, NaN where that depends on the experts that the tokens choose. An embedding

@@ -4,10 +4,12 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
+import millrace.engine.CacheFormats;
 import millrace.engine.CudaConfig;
 import millrace.engine.DeveloperModels.RandomSpec;
 import millrace.engine.EngineConfig;
 import millrace.engine.KvFormat;
+import millrace.engine.Speculation;
 import millrace.streams.bench.BenchResult;
 import millrace.streams.bench.EngineBench;
 import org.jspecify.annotations.Nullable;
@@ -24,6 +26,8 @@ import picocli.CommandLine.Option;
             "Examples:",
             "  millrace bench engine --model random:llama:1b --batch 1,8 --json",
             "  millrace bench engine --model DIR --kv int8 --context 4096",
+            "  millrace bench engine --model DIR --speculation off,mtp:1,mtp:2 --batch 1,2,4,8",
+            "  millrace bench engine --model random:glm-5.2:2l --context 4096,32768 --fill --batch 1",
             "",
             "Exit codes: 0 done, 1 something failed, 2 wrong usage."
         })
@@ -55,8 +59,23 @@ final class BenchEngineCommand implements Callable<Integer> {
     List<String> kv = List.of("auto");
 
     @Option(names = "--context", paramLabel = "N", split = ",",
-            description = "Prompt tokens before decode is measured (default: 64).")
+            description = "Prompt tokens before decode is measured (default: 64); of more than one, the cost of a token is "
+                    + "compared with that of the shortest.")
     List<String> contexts = List.of("64");
+
+    @Option(names = "--fill",
+            description = "Does not compute prompts but for their last 256 tokens: what stands in the KV cache of those before "
+                    + "is made of their embeddings. Long contexts then take a tenth of the time, and decode costs what it costs.")
+    boolean fill;
+
+    @Option(names = "--kv-index", paramLabel = "FORMAT", split = ",",
+            description = "Formats of index keys of sparse attention, or auto (default).")
+    List<String> index = List.of("auto");
+
+    @Option(names = "--speculation", paramLabel = "MODE", split = ",",
+            description = "off (default), mtp or auto, with a number of tokens if wanted: off,mtp:1,mtp:2,auto:2. What is not "
+                    + "off is compared with off in the same rounds.")
+    List<String> speculation = List.of("off");
 
     @Option(names = "--batch", paramLabel = "N", split = ",",
             description = "Sequences that decode together (default: 1,2,4,8,16,32; with --quick 1,8,32).")
@@ -73,6 +92,8 @@ final class BenchEngineCommand implements Callable<Integer> {
                 : RandomSpec.isRandom(model) ? List.of("bf16", "packed", "int8", "int4") : List.of("stored");
         options.names("--weights", formats, EngineConfig.WEIGHT_FORMATS);
         options.names("--kv", kv, KvFormat.ids());
+        options.names("--kv-index", index, CacheFormats.indexIds());
+        List<Speculation> modes = speculation.stream().distinct().map(this::speculation).toList();
         List<Integer> lengths = options.numbers("--context", contexts, 1, 1 << 20);
         List<Integer> counts = options.numbers("--batch",
                 batches != null ? batches : List.of((options.quick ? "1,8,32" : "1,2,4,8,16,32").split(",")), 1, 1024);
@@ -91,22 +112,33 @@ final class BenchEngineCommand implements Callable<Integer> {
             List<EngineBench.Variant> variants = new ArrayList<>();
             for (String backend : options.backends(backends, limits)) {
                 for (String format : kv) {
-                    formats.forEach(weight -> variants.add(new EngineBench.Variant(backend, weight, format, List.of())));
+                    for (String keys : index) {
+                        formats.forEach(weight -> modes.forEach(mode -> variants.add(
+                                new EngineBench.Variant(backend, weight, format, keys, mode, List.of()))));
+                    }
                 }
             }
             try (BenchModel local = BenchModel.of(model, keep, progress)) {
-                return measure(options, local, variants, counts, lengths, prefill, cuda, progress);
+                return measure(options, local, variants, counts, lengths, prefill, cuda, fill, progress);
             }
         });
     }
 
+    private Speculation speculation(String value) {
+        try {
+            return Speculation.of(value);
+        } catch (IllegalArgumentException e) {
+            throw options.wrong("--speculation: " + e.getMessage());
+        }
+    }
+
     static List<BenchResult> measure(
             BenchOptions options, BenchModel model, List<EngineBench.Variant> variants, List<Integer> batches,
-            List<Integer> contexts, int prefill, CudaConfig cuda, java.util.function.Consumer<String> progress) {
+            List<Integer> contexts, int prefill, CudaConfig cuda, boolean fill, java.util.function.Consumer<String> progress) {
         return new EngineBench(
                         new EngineBench.Settings(
                                 model.directory(), model.label(), variants, batches, contexts, prefill,
-                                options.quick ? 8 : 16, Math.min(5, options.rounds()), options.threads, cuda),
+                                options.quick ? 8 : 16, Math.min(5, options.rounds()), options.threads, cuda, fill),
                         progress)
                 .run();
     }

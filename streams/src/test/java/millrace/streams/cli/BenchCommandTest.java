@@ -51,6 +51,23 @@ class BenchCommandTest {
     }
 
     @Test
+    void engineComparesContextsThatAreFilledIn() throws IOException {
+        assertThat(run("bench", "engine", "--model", "random:kimi_k2:400k", "--quick", "--rounds", "1", "--batch", "1,2",
+                "--context", "300,900", "--fill", "--prefill", "0", "--weights", "bf16", "--kv", "bf16,f32", "--json"))
+                .as(err.toString()).isZero();
+        JsonNode results = new ObjectMapper().readTree(out.toString()).get("results");
+        assertThat(results).extracting(r -> r.get("context") + " " + r.get("batch") + " " + r.get("kv_format").asText())
+                .containsExactly("300 1 bf16", "300 1 f32", "300 2 bf16", "300 2 f32", "900 1 bf16", "900 1 f32", "900 2 bf16",
+                        "900 2 f32");
+        assertThat(results).allSatisfy(result -> {
+            assertThat(result.get("tokens_per_second").asDouble()).isPositive();
+            assertThat(result.get("prompts").asText()).isEqualTo("filled");
+            assertThat(result.get("speculation").asText()).isEqualTo("off");
+            assertThat(result.has("cost_to_context_300")).isEqualTo(result.get("context").asInt() == 900);
+        });
+    }
+
+    @Test
     void integrityReportsWhatTheProfilesCost() throws IOException {
         assertThat(run("bench", "integrity", "--model", "random:llama:400k", "--batch", "2", "--quick", "--rounds", "1", "--json"))
                 .as(err.toString()).isZero();
@@ -120,6 +137,8 @@ class BenchCommandTest {
         refused("--batch: expected whole numbers from 1 to 1024, got \"0\"", with(engine, "--batch", "1,0"));
         refused("--context: expected whole numbers from 1 to 1048576, got \"x\"", with(engine, "--context", "x"));
         refused("--prefill: expected a whole number from 0 to 1048576, got \"-1\"", with(engine, "--prefill", "-1"));
+        refused("--kv-index: expected auto, f32, bf16, int8, got \"fp8\"", with(engine, "--kv-index", "fp8"));
+        refused("--speculation: speculation: expected 1 to 3 tokens, got 9", with(engine, "--speculation", "off,mtp:9"));
         refused("--backends: expected auto, cuda, native, vector, scalar, got \"opencl\"", with(engine, "--backends", "opencl"));
         refused("--rounds: expected a whole number from 1 to 1000, got \"0\"", "bench", "machine", "--rounds", "0");
         refused("--threads: expected a whole number from 0 to 1024, got \"-1\"", "bench", "kernels", "--threads", "-1");
