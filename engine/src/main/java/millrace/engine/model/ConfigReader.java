@@ -114,7 +114,7 @@ final class ConfigReader {
                 mla,
                 family.mixtureOfExperts() ? readMoe(layers) : null,
                 mla != null && family.sparseAttention()
-                        ? IndexerReader.read(text, family, layers, mla.qkRopeHeadDim())
+                        ? IndexerReader.read(text, family, layers, mla.qkRopeHeadDim(), context)
                         : null,
                 null,
                 context,

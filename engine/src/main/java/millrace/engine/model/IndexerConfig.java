@@ -4,7 +4,7 @@ import java.util.List;
 
 /// Dimensions of the indexer of sparse attention, which chooses the positions that a query attends to.
 ///
-/// @param topK the most positions of a query; a context within it is attended to as a whole
+/// @param topK the most positions of a query, not more than the model's context; a context within it is attended to as a whole
 /// @param heads query heads
 /// @param headDim dimensions of an index query head, and of the one key that all heads share
 /// @param interleaved whether the rotated dimensions, the first of a head, are in pairs (2i, 2i + 1), else (i, i + r / 2)

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.TreeSet;
 import java.util.stream.Stream;
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.weights.Text;
 
 /// Reads what config.json says of the indexer of sparse attention.
@@ -20,6 +21,9 @@ final class IndexerReader {
     private static final List<String> TELLING =
             List.of("index_topk", "index_n_heads", "index_head_dim", TYPES, PATTERN, FREQUENCY);
 
+    /// What every format of index keys holds.
+    private static final int MOST_HEAD_DIM = CacheShape.Grouped.MOST_INT8_DIM;
+
     private final ConfigSection text;
     private final ModelFamily family;
     private final int layers;
@@ -31,8 +35,9 @@ final class IndexerReader {
     }
 
     /// @param rotaryDim dimensions that are rotated, the first of an index head
-    static IndexerConfig read(ConfigSection text, ModelFamily family, int layers, int rotaryDim) {
-        return new IndexerReader(text, family, layers).read(rotaryDim);
+    /// @param context the model's, tokens: no query has more positions
+    static IndexerConfig read(ConfigSection text, ModelFamily family, int layers, int rotaryDim, int context) {
+        return new IndexerReader(text, family, layers).read(rotaryDim, context);
     }
 
     /// Refuses sparse attention in a model of a family without.
@@ -49,13 +54,13 @@ final class IndexerReader {
         }
     }
 
-    private IndexerConfig read(int rotaryDim) {
-        int headDim = text.integer("index_head_dim", 2, 4096);
+    private IndexerConfig read(int rotaryDim, int context) {
+        int headDim = text.integer("index_head_dim", 2, MOST_HEAD_DIM);
         if (headDim < rotaryDim) {
             throw text.range("index_head_dim", "at least qk_rope_head_dim " + rotaryDim, headDim);
         }
         return new IndexerConfig(
-                text.integer("index_topk", 1, ConfigReader.MAX_CONTEXT),
+                Math.min(text.integer("index_topk", 1, ConfigReader.MAX_CONTEXT), context),
                 text.integer("index_n_heads", 1, 4096),
                 headDim,
                 text.flag("indexer_rope_interleave", family == ModelFamily.GLM_MOE_DSA),

@@ -87,6 +87,11 @@ final class IndexerReaderTest {
     }
 
     @Test
+    void moreThanTheContextShouldBeTheContext() {
+        assertThat(indexer(glm().with("index_topk", 100_000_000)).topK()).isEqualTo(512);
+    }
+
+    @Test
     void patternMayNameTheDraftLayerToo() {
         assertThat(indexer(glm().withIndexersByPattern().with("index_topk_pattern", "FFFSSSFF")).full()).isEqualTo(TINY);
     }
@@ -126,7 +131,8 @@ final class IndexerReaderTest {
         "index_topk; 0; a whole number from 1 to 268435456",
         "index_n_heads; 0; a whole number from 1 to 4096",
         "index_n_heads; 4097; a whole number from 1 to 4096",
-        "index_head_dim; 1; a whole number from 2 to 4096",
+        "index_head_dim; 1; a whole number from 2 to 512",
+        "index_head_dim; 513; a whole number from 2 to 512",
         "index_head_dim; 15; at least qk_rope_head_dim 16",
         "num_nextn_predict_layers; -1; a whole number from 0 to 1024"
     })
