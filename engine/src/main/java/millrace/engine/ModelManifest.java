@@ -71,7 +71,7 @@ public final class ModelManifest {
     private static TensorManifest list(Path model, List<Golden> golden) {
         try (ModelFiles files = ModelFiles.open(model);
                 Backend backend = Backend.open("auto", 0)) {
-            ModelConfig config = ModelConfig.read(files);
+            ModelConfig config = ModelConfig.read(files).withDraft(files);
             TensorExpectation.check(config, files);
             LinearTensors linears = new LinearTensors(files, config.quantization());
             Map<String, LinearTensor> matrices = new HashMap<>();

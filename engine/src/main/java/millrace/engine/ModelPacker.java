@@ -128,7 +128,7 @@ public final class ModelPacker {
                 FileChannel claim = claim();
                 Backend backend = Backend.open("auto", 0)) {
             assert claim.isOpen();
-            ModelConfig config = ModelConfig.read(files);
+            ModelConfig config = ModelConfig.read(files).withDraft(files);
             TensorExpectation.check(config, files);
             files.requireListed();
             var linears = new LinearTensors(files, config.quantization());
@@ -243,7 +243,7 @@ public final class ModelPacker {
         }
         deleteOthers(shards);
         try (ModelFiles packed = ModelFiles.open(partial)) {
-            TensorExpectation.check(ModelConfig.read(packed), packed);
+            TensorExpectation.check(ModelConfig.read(packed).withDraft(packed), packed);
         }
         force(partial);
         Files.deleteIfExists(target);

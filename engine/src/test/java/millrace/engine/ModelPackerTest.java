@@ -9,13 +9,17 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import millrace.engine.ModelPacker.Report;
+import millrace.engine.kernel.Backend;
 import millrace.engine.model.ModelRun;
 import millrace.engine.weights.ModelFiles;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 final class ModelPackerTest {
@@ -89,6 +93,66 @@ final class ModelPackerTest {
                 .contains("model.safetensors.index.json", "tokenizer.json", "chat_template.jinja")
                 .noneMatch(file -> file.endsWith(".done") || file.endsWith(".partial"));
         assertThat(logits(packed, "stored")).isEqualTo(logits(source, format));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"glm_moe_dsa, packed", "glm_moe_dsa, int8", "glm_moe_dsa, int4", "glm_moe_dsa, bf16", "glm4_moe, packed",
+        "kimi_k2, int8"})
+    void draftLayersAndIndexersShouldBePackedToo(String family, String format) throws IOException {
+        Path source = model(TinyModel.of(family).sharded().withOwnMtp(true, false).withTokenizer());
+        Path packed = dir.resolve("packed");
+        Report report = ModelPacker.pack(source, format, packed, 200_000, SILENT);
+        assertThat(formatsOf(report, "eh_proj.weight")).containsExactly(format);
+        if (family.equals("glm_moe_dsa")) {
+            assertThat(formatsOf(report, ".weights_proj.weight"))
+                    .as("kept as routers are")
+                    .containsExactly(format.startsWith("int") ? "bf16" : format);
+            assertThat(formatsOf(report, ".wk.weight")).containsExactly(format.equals("int4") ? "int8" : format);
+        }
+        assertThat(report.lossless()).isEqualTo(!format.startsWith("int"));
+        try (ModelRun expected = drafting(source, format);
+                ModelRun got = drafting(packed, "stored")) {
+            assertThat(got.drafts(TOKENS, 16)).isDeepEqualTo(expected.drafts(TOKENS, 16));
+        }
+        assertThat(logits(packed, "stored")).isEqualTo(logits(source, format));
+    }
+
+    private static Set<String> formatsOf(Report report, String end) {
+        return report.matrices().stream()
+                .filter(matrix -> matrix.name().endsWith(end))
+                .map(ModelPacker.PackedMatrix::format)
+                .collect(Collectors.toSet());
+    }
+
+    private static ModelRun drafting(Path model, String weights) {
+        return ModelRun.openDrafting(model, Backend.open("auto", 2), KvFormat.F32, weights);
+    }
+
+    @Test
+    void quantisedDraftLayerShouldBeLaidOutAnewWithoutLoss() throws IOException {
+        Path quantised = dir.resolve("quantised");
+        QuantizedModel.write(
+                model(TinyModel.of("glm_moe_dsa")),
+                quantised,
+                dir.resolve("plain"),
+                name -> name.matches(".*(_proj|_mqa|indexer.wq_b|indexer.wk).weight") && !name.contains("weights_proj"),
+                QuantizedModel.fp8(128, 128, "_scale_inv", "F32"),
+                QuantizedModel.fp8Config(128, 128));
+        Path packed = dir.resolve("packed");
+        ModelPacker.pack(quantised, "packed", packed, SILENT);
+        try (ModelRun expected = drafting(quantised, "stored");
+                ModelRun got = drafting(packed, "stored")) {
+            assertThat(got.drafts(TOKENS, 16)).isDeepEqualTo(expected.drafts(TOKENS, 16));
+            assertThat(got.bytesByFormat().get("fp8")).isEqualTo(expected.bytesByFormat().get("fp8"));
+        }
+    }
+
+    @Test
+    void partOfADraftLayerShouldNotBePacked() throws IOException {
+        Path source = model(TinyModel.of("glm4_moe").withoutTensors("model.layers.4.hnorm.weight"::equals));
+        InvalidModelException e = catchThrowableOfType(
+                InvalidModelException.class, () -> ModelPacker.pack(source, "int8", dir.resolve("packed"), SILENT));
+        assertThat(e.code()).isEqualTo("MODEL_TENSOR_MISSING");
     }
 
     @ParameterizedTest

@@ -21,7 +21,8 @@ import millrace.engine.weights.Text;
 /// A tensor that a config asks for, by name and exact shape.
 ///
 /// @param shape dimensions, outermost first
-public record TensorExpectation(String name, List<Long> shape) {
+/// @param drafting whether it belongs to a draft layer
+public record TensorExpectation(String name, List<Long> shape, boolean drafting) {
     private static final Set<DType> USABLE = Set.of(DType.BF16, DType.F16, DType.F32);
     /// Exports of several years carry these tables; they are computed instead.
     private static final String INV_FREQ = ".rotary_emb.inv_freq";
@@ -49,7 +50,7 @@ public record TensorExpectation(String name, List<Long> shape) {
             add(all, config.lmHeadName(), config.vocabSize(), hidden);
         }
         if (config.draft() != null) {
-            addDraft(all, config, config.draft());
+            addDraft(one -> all.accept(new TensorExpectation(one.name, one.shape, true)), config, config.draft());
         }
     }
 
@@ -158,7 +159,7 @@ public record TensorExpectation(String name, List<Long> shape) {
     }
 
     private static void add(Consumer<TensorExpectation> all, String name, long... shape) {
-        all.accept(new TensorExpectation(name, Arrays.stream(shape).boxed().toList()));
+        all.accept(new TensorExpectation(name, Arrays.stream(shape).boxed().toList(), false));
     }
 
     /// Refuses weights that are not those of the config: a tensor that is missing, misshaped, of a type that is not
@@ -198,11 +199,10 @@ public record TensorExpectation(String name, List<Long> shape) {
                 && !name.endsWith("indexer." + WeightTargets.INDEX_WEIGHTS);
     }
 
-    /// Whether libraries may have left it alone without saying so: what is particular to a draft layer is not of the classes
-    /// that they convert, and config.json may or may not list it.
+    /// Whether a quantiser left it alone without saying so. Many never see draft layers, which they copy from the model that
+    /// they were given, and what is particular to such a layer is not of the classes that others convert.
     private boolean leftAlone(LinearTensors tensors) {
-        boolean particular = name.endsWith("." + DraftConfig.PROJECTION) || name.endsWith("." + DraftConfig.HEAD);
-        return particular && tensors.plain(name);
+        return drafting && tensors.plain(name);
     }
 
     /// The matrix's tensors, checked.

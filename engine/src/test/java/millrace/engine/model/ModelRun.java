@@ -49,6 +49,11 @@ public final class ModelRun implements AutoCloseable {
     }
 
     /// The same with weights in another format, by its id.
+    public static ModelRun openDrafting(Path dir, Backend backend, KvFormat format, String weights) {
+        return new ModelRun(dir, backend, format, WeightTargets.of(weights), true);
+    }
+
+    /// Without the draft layer, with weights in another format.
     public static ModelRun open(Path dir, String backendName, int threads, KvFormat format, String weights) {
         return new ModelRun(dir, Backend.open(backendName, threads), format, WeightTargets.of(weights), false);
     }

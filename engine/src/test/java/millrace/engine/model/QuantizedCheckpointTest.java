@@ -1,6 +1,7 @@
 package millrace.engine.model;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
@@ -8,10 +9,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.function.Predicate;
+import millrace.engine.InvalidModelException;
 import millrace.engine.KvFormat;
 import millrace.engine.QuantizedModel;
 import millrace.engine.QuantizedModel.Scheme;
 import millrace.engine.TinyModel;
+import millrace.engine.kernel.Backend;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -40,9 +43,12 @@ final class QuantizedCheckpointTest {
         return name.contains(".mlp.experts.");
     }
 
-    /// Every linear layer: not the vocabulary, not the routers.
+    /// Every linear layer: not the vocabulary, not the routers, not the weights of index heads.
     private static boolean linear(String name) {
-        return name.endsWith("_proj.weight") || name.endsWith("kv_a_proj_with_mqa.weight");
+        return name.endsWith("_proj.weight") && !name.endsWith("weights_proj.weight")
+                || name.endsWith("kv_a_proj_with_mqa.weight")
+                || name.endsWith("indexer.wq_b.weight")
+                || name.endsWith("indexer.wk.weight");
     }
 
     private void logitsAreThoseOfTheNumbers(
@@ -67,6 +73,19 @@ final class QuantizedCheckpointTest {
             try (ModelRun run = ModelRun.open(quantised, backend, 1, KvFormat.F32)) {
                 assertThat(run.last(TOKENS, 7)).as(backend).isEqualTo(got[TOKENS.length - 1]);
             }
+        }
+    }
+
+    /// Those of the draft layer, after [#logitsAreThoseOfTheNumbers].
+    private void draftsAreThoseOfTheNumbers(String format) {
+        try (ModelRun plain = ModelRun.openDrafting(dir.resolve("plain"), Backend.open("auto", 2), KvFormat.F32);
+                ModelRun run = ModelRun.openDrafting(dir.resolve("quantised"), Backend.open("auto", 2), KvFormat.F32)) {
+            float[][] expected = plain.drafts(TOKENS, 16);
+            float[][] got = run.drafts(TOKENS, 16);
+            for (int t = 0; t < got.length; t++) {
+                assertThat(distance(got[t], expected[t])).as("draft after position %d", t).isLessThan(3e-5);
+            }
+            assertThat(run.bytesByFormat()).containsKey(format);
         }
     }
 
@@ -183,6 +202,99 @@ final class QuantizedCheckpointTest {
                 "fp8");
     }
 
+    // ------------------------------------------------------------------------- sparse attention, draft layers
+
+    @Test
+    void expertsOfGlm5InInt4() throws IOException {
+        logitsAreThoseOfTheNumbers(
+                model(TinyModel.of("glm_moe_dsa")),
+                QuantizedCheckpointTest::expert,
+                QuantizedModel::int4,
+                QuantizedModel.int4Config("lm_head", "re:.*self_attn.*", "re:.*shared_experts.*",
+                        "re:.*mlp\\.(gate|up|gate_up|down)_proj.*", "model.layers.7.eh_proj"),
+                3e-5,
+                "int4");
+        draftsAreThoseOfTheNumbers("int4");
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void blocksOfGlm5InFp8WithItsListOfExceptions(boolean named) throws IOException {
+        ObjectNode config = QuantizedModel.fp8Config(128, 128);
+        var exempt = config.putArray("modules_to_not_convert").add("lm_head").add("model.embed_tokens").add("model.norm");
+        for (int layer = 0; layer <= 7; layer++) {
+            String p = "model.layers." + layer + ".";
+            exempt.add(p + "input_layernorm").add(p + "mlp.gate").add(p + "mlp.gate.e_score_correction_bias");
+            exempt.add(p + "self_attn.indexer.weights_proj").add(p + "self_attn.indexer.k_norm");
+        }
+        if (named) {
+            exempt.add("model.layers.7.eh_proj");
+        }
+        logitsAreThoseOfTheNumbers(
+                model(TinyModel.of("glm_moe_dsa")),
+                name -> linear(name) && !(named && name.endsWith("eh_proj.weight")),
+                QuantizedModel.fp8(128, 128, "_scale_inv", "F32"),
+                config,
+                3e-5,
+                "fp8");
+        draftsAreThoseOfTheNumbers("fp8");
+    }
+
+    @Test
+    void blocksOfDeepSeekInFp8WithoutAListOfExceptions() throws IOException {
+        // As DeepSeek publishes: that eh_proj and the layer's own vocabulary are plain is nowhere said.
+        logitsAreThoseOfTheNumbers(
+                model(TinyModel.of("deepseek_v32").withOwnMtpEmbedding()),
+                name -> linear(name) && !name.endsWith("eh_proj.weight"),
+                QuantizedModel.fp8(128, 128, "_scale_inv", "F32"),
+                QuantizedModel.fp8Config(128, 128),
+                3e-5,
+                "fp8");
+        draftsAreThoseOfTheNumbers("fp8");
+    }
+
+    @Test
+    void channelsOfGlm5InFp8() throws IOException {
+        logitsAreThoseOfTheNumbers(
+                model(TinyModel.of("glm_moe_dsa").withOwnMtpEmbedding()),
+                name -> linear(name) || name.endsWith("shared_head.head.weight"),
+                QuantizedModel.fp8(1, 1 << 20, "_scale", "BF16"),
+                QuantizedModel.fp8ChannelConfig("lm_head", "re:.*indexer\\.weights_proj", "re:.*mlp\\.gate$"),
+                3e-5,
+                "fp8");
+        draftsAreThoseOfTheNumbers("fp8");
+    }
+
+    @Test
+    void draftLayerThatTheQuantiserNeverSawShouldBeReadAsItIs() throws IOException {
+        logitsAreThoseOfTheNumbers(
+                model(TinyModel.of("glm4_moe")),
+                name -> linear(name) && !name.startsWith("model.layers.4."),
+                QuantizedModel.fp8(1, 1 << 20, "_scale", "F32"),
+                QuantizedModel.fp8ChannelConfig("lm_head"),
+                3e-5,
+                "fp8");
+        draftsAreThoseOfTheNumbers("fp8");
+    }
+
+    @Test
+    void quantisedWeightsOfIndexHeadsShouldBeRefused() throws IOException {
+        Path quantised = dir.resolve("quantised");
+        QuantizedModel.write(
+                model(TinyModel.of("glm_moe_dsa")),
+                quantised,
+                dir.resolve("plain"),
+                name -> linear(name) || name.endsWith("weights_proj.weight"),
+                QuantizedModel.fp8(128, 128, "_scale_inv", "F32"),
+                QuantizedModel.fp8Config(128, 128));
+        InvalidModelException e = catchThrowableOfType(
+                InvalidModelException.class, () -> ModelRun.open(quantised, "auto", 2, KvFormat.F32));
+        assertThat(e.code()).isEqualTo("MODEL_QUANT_MISMATCH");
+        assertThat(e).hasMessage("weights: model.layers.0.self_attn.indexer.weights_proj.weight: expected a plain tensor"
+                + " by config.json, got also model.layers.0.self_attn.indexer.weights_proj.weight_scale_inv;"
+                + " check that config.json belongs to these weights");
+    }
+
     // ------------------------------------------------------------------------------------------- trained models
 
     @ParameterizedTest
@@ -208,7 +320,7 @@ final class QuantizedCheckpointTest {
     // ---------------------------------------------------------------------------------------------- conversions
 
     @ParameterizedTest
-    @ValueSource(strings = {"kimi_k2", "glm4", "glm4_moe", "qwen2"})
+    @ValueSource(strings = {"kimi_k2", "glm_moe_dsa", "glm4", "glm4_moe", "qwen2"})
     void packedWhileLoadingShouldHaveTheBitsOfBf16(String family) throws IOException {
         Path source = model(TinyModel.of(family));
         try (ModelRun stored = ModelRun.open(source, "auto", 2, KvFormat.F32);
@@ -249,6 +361,19 @@ final class QuantizedCheckpointTest {
             assertThat(run.bytesByFormat()).containsOnlyKeys("int4", "int8", "packed", "bf16");
             assertThat(run.bytesByFormat().get("int8")).isEqualTo(vocabulary);
             assertThat(run.bytesByFormat().get("bf16")).as("three routers").isEqualTo(3L * 16 * 128 * 2);
+        }
+    }
+
+    @Test
+    void int4ShouldKeepTheIndexerIn8BitsAndWhatWeighsItsHeadsAsStored() throws IOException {
+        Path source = model(TinyModel.of("glm_moe_dsa").withOwnMtpEmbedding());
+        try (ModelRun run = ModelRun.openDrafting(source, Backend.open("auto", 2), KvFormat.F32, "int4")) {
+            // Two tables of the model and two of the draft layer; 5 indexers of 512 × 64 and 32 × 128.
+            long vocabulary = 4L * 2048 / 16 * 1088 * 2;
+            long indexers = 5L * (512 / 16 * 1088 + 32 / 16 * 1088 * 2);
+            assertThat(run.bytesByFormat().get("int8")).isEqualTo(vocabulary + indexers);
+            // 6 routers of 16 × 128, 5 matrices of 16 × 128 that weigh index heads.
+            assertThat(run.bytesByFormat().get("bf16")).isEqualTo(11L * 16 * 128 * 2);
         }
     }
 }
