@@ -15,6 +15,8 @@ import millrace.engine.checkpoint.LinearTensor;
 import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kv.KvLayout;
+import millrace.engine.model.DraftConfig;
+import millrace.engine.model.IndexerConfig;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.MoeConfig;
 import millrace.engine.model.TensorExpectation;
@@ -30,9 +32,11 @@ import org.jspecify.annotations.Nullable;
 /// @param activeParameters those that one token passes through: of the routed experts only the chosen ones
 /// @param parametersByPart parts in the order of the computation, empty ones left out
 /// @param bytesByDtype over all stored tensors, skipped ones included
-/// @param weights matrices by the format that they are stored in
+/// @param weights matrices by the format that they are stored in, those of a draft layer included
 /// @param mostEscapes packed matrices with the largest shares of escapes, at most five, none without any
-/// @param tensorsSkipped stored tensors that the model does not need, for example draft layers
+/// @param tensorsSkipped stored tensors that neither the model nor its draft layer needs
+/// @param sparse what attention reads, or null where it reads every position
+/// @param drafting whether tokens can be drafted ahead
 /// @param specialTokens name to id of all added tokens, in order of id
 /// @param stopTokenIds ids that end a completion, ascending
 public record ModelInspection(
@@ -50,6 +54,8 @@ public record ModelInspection(
         int vocabSize,
         int maxContext,
         List<KvCost> kv,
+        @Nullable SparseAttention sparse,
+        Drafting drafting,
         String tokenizer,
         int tokenizerVocabSize,
         String tokenizerDigest,
@@ -59,7 +65,7 @@ public record ModelInspection(
         String digest,
         List<ModelCard.FileDigest> files) {
     private static final List<String> PARTS = List.of(
-            "embedding", "attention", "dense feed-forward", "router", "routed experts", "shared experts", "norms",
+            "embedding", "attention", "indexer", "dense feed-forward", "router", "routed experts", "shared experts", "norms",
             "output head");
 
     public ModelInspection {
@@ -101,12 +107,72 @@ public record ModelInspection(
 
     /// What a KV format costs.
     ///
-    /// @param bytesPerToken padding and scales included
+    /// @param bytesPerToken of both caches, padding and scales included, without a draft layer
     /// @param pageBytes of a page, the unit in which the cache is handed out
-    public record KvCost(String format, long bytesPerToken, long pageBytes) {
+    /// @param indexFormat the format of index keys that goes with it, or empty where there are none
+    /// @param indexBytesPerToken what of `bytesPerToken` index keys take
+    /// @param draftBytesPerToken what is added where tokens are drafted; 0 without a draft layer
+    public record KvCost(
+            String format,
+            long bytesPerToken,
+            long pageBytes,
+            String indexFormat,
+            long indexBytesPerToken,
+            long draftBytesPerToken) {
         /// Tokens of the whole pages that fit so many bytes.
         public long tokensIn(long budgetBytes) {
             return budgetBytes / pageBytes * CacheShape.TOKENS;
+        }
+
+        /// Bytes of a page where tokens are drafted.
+        public long draftingPageBytes() {
+            return pageBytes + draftBytesPerToken * CacheShape.TOKENS;
+        }
+    }
+
+    /// What attention reads of a long context.
+    ///
+    /// @param topK the most positions of a query
+    /// @param rotation of index heads: `interleaved` or `half-split`
+    /// @param fullLayers layers that choose
+    /// @param sharedLayers layers that take the choice of the nearest before them
+    public record SparseAttention(int topK, int heads, int headDim, String rotation, int fullLayers, int sharedLayers) {
+        /// The share of the positions that a query at the end of such a context attends to.
+        public double shareAt(long context) {
+            return Math.min(1, (double) topK / context);
+        }
+    }
+
+    /// The draft layer of a checkpoint.
+    ///
+    /// @param layer whether config.json tells of one and the files have it whole
+    /// @param parameters that it has; 0 without
+    /// @param ownEmbedding whether it has an embedding of its own
+    /// @param ownHead whether it has an output head of its own
+    /// @param reason why there is none to draft with; empty where there is
+    public record Drafting(boolean layer, long parameters, boolean ownEmbedding, boolean ownHead, String reason) {
+        private static Drafting of(ModelConfig config, ModelFiles files) {
+            if (config.moe() == null) {
+                return none("models of this family have none");
+            }
+            ModelConfig drafting = config.withDraft(files);
+            DraftConfig draft = drafting.draft();
+            if (draft == null) {
+                return none(config.draftLayers(files) == 0
+                        ? "config.json tells of none"
+                        : "the files do not have the one that config.json tells of");
+            }
+            try {
+                TensorExpectation.check(drafting, files);
+            } catch (InvalidModelException e) {
+                return none(e.getMessage());
+            }
+            long parameters = ModelInspection.parameters(drafting) - ModelInspection.parameters(config);
+            return new Drafting(true, parameters, draft.ownEmbedding(), draft.ownHead(), "");
+        }
+
+        private static Drafting none(String reason) {
+            return new Drafting(false, 0, false, false, reason);
         }
     }
 
@@ -125,7 +191,9 @@ public record ModelInspection(
             Set<String> used = new HashSet<>();
             Map<String, WeightCost> costs = new TreeMap<>();
             List<EscapeShare> escapes = new ArrayList<>();
-            weigh(config, files, used, costs, escapes);
+            Drafting drafting = Drafting.of(config, files);
+            ModelConfig whole = drafting.layer() ? config.withDraft(files) : config;
+            weigh(whole, files, used, costs, escapes);
             return new ModelInspection(
                     name(directory),
                     config.architecture(),
@@ -143,7 +211,9 @@ public record ModelInspection(
                     files.tensorNames().size() - used.size(),
                     config.vocabSize(),
                     config.maxPositionEmbeddings(),
-                    kvCosts(config),
+                    kvCosts(config, whole),
+                    sparse(config),
+                    drafting,
                     tokenizer.kind(),
                     tokenizer.vocabSize(),
                     tokenizer.digest(),
@@ -173,13 +243,33 @@ public record ModelInspection(
         return List.copyOf(ids);
     }
 
-    private static List<KvCost> kvCosts(ModelConfig config) {
+    private static List<KvCost> kvCosts(ModelConfig config, ModelConfig drafting) {
         List<KvCost> costs = new ArrayList<>();
         for (KvFormat format : Transformer.kvFormats(config)) {
             KvLayout layout = Transformer.kvLayout(config, format);
-            costs.add(new KvCost(format.id(), layout.bytesPerToken(), layout.pageBytes()));
+            KvFormat index = layout.indexFormat();
+            costs.add(new KvCost(
+                    format.id(),
+                    layout.bytesPerToken(),
+                    layout.pageBytes(),
+                    index == null ? "" : index.id(),
+                    layout.indexBytesPerToken(),
+                    Transformer.kvLayout(drafting, format).bytesPerToken() - layout.bytesPerToken()));
         }
         return costs;
+    }
+
+    private static @Nullable SparseAttention sparse(ModelConfig config) {
+        IndexerConfig indexer = config.indexer();
+        return indexer == null
+                ? null
+                : new SparseAttention(
+                        indexer.topK(),
+                        indexer.heads(),
+                        indexer.headDim(),
+                        indexer.interleaved() ? "interleaved" : "half-split",
+                        indexer.fullLayers(),
+                        config.numHiddenLayers() - indexer.fullLayers());
     }
 
     private static Map<String, Long> parametersByPart(ModelConfig config) {
@@ -198,6 +288,9 @@ public record ModelInspection(
         }
         if (name.equals(config.lmHeadName())) {
             return "output head";
+        }
+        if (name.contains(".indexer.")) {
+            return "indexer";
         }
         if (name.contains("norm")) {
             return "norms";

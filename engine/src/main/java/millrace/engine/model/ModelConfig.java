@@ -104,7 +104,7 @@ public record ModelConfig(
     public ModelConfig withDraft(ModelFiles files) {
         String p = draftPrefix();
         if (moe == null
-                || ConfigReader.draftLayers(files.read(ModelFiles.CONFIG)) == 0
+                || draftLayers(files) == 0
                 || files.tensorNames().stream().noneMatch(name -> name.startsWith(p))) {
             return this;
         }
@@ -113,6 +113,11 @@ public record ModelConfig(
                 !tensors.names(p + DraftConfig.EMBEDDING).isEmpty(),
                 !tensors.names(p + DraftConfig.HEAD).isEmpty(),
                 family.draftsFromNormed()));
+    }
+
+    /// How many draft layers config.json tells of, whether the files have them or not.
+    public int draftLayers(ModelFiles files) {
+        return ConfigReader.draftLayers(files.read(ModelFiles.CONFIG));
     }
 
     /// The same with that draft layer, or without any.

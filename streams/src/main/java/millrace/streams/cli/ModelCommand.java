@@ -6,6 +6,8 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import millrace.engine.ModelInspection;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
@@ -43,7 +45,7 @@ final class ModelCommand implements Callable<Integer> {
     @Command(
             name = "inspect",
             mixinStandardHelpOptions = true,
-            description = "Checks a checkpoint and says what it is: parts, sizes, KV cache, tokenizer, digest.",
+            description = "Checks a checkpoint and says what it is: parts, sizes, KV cache, draft layer, tokenizer, digest.",
             footer = {
                 "",
                 "Every header, shape and file is checked as at the start of a service; a",
@@ -133,8 +135,21 @@ final class ModelCommand implements Callable<Integer> {
                 kv.putObject(cost.format())
                         .put("bytes_per_token", cost.bytesPerToken())
                         .put("page_bytes", cost.pageBytes())
-                        .put("tokens_in_budget", cost.tokensIn(kvBytes));
+                        .put("tokens_in_budget", cost.tokensIn(kvBytes))
+                        .put("index_format", cost.indexFormat().isEmpty() ? null : cost.indexFormat())
+                        .put("index_bytes_per_token", cost.indexBytesPerToken())
+                        .put("draft_bytes_per_token", cost.draftBytesPerToken());
             }
+            describeSparse(report, model);
+            ModelInspection.Drafting drafting = model.drafting();
+            report.putObject("draft_layer")
+                    .put("present", drafting.layer())
+                    .put("parameters", drafting.parameters())
+                    .put("own_embedding", drafting.ownEmbedding())
+                    .put("own_head", drafting.ownHead());
+            report.putObject("speculation")
+                    .put("available", drafting.layer())
+                    .put("reason", drafting.layer() ? null : drafting.reason());
             ObjectNode tokenizer = report.putObject("tokenizer");
             tokenizer.put("kind", model.tokenizer()).put("vocab_size", model.tokenizerVocabSize());
             tokenizer.put("digest", model.tokenizerDigest()).put("chat_format", model.chatFormat());
@@ -151,6 +166,30 @@ final class ModelCommand implements Callable<Integer> {
             return report;
         }
 
+        private static void describeSparse(ObjectNode report, ModelInspection model) {
+            ModelInspection.SparseAttention sparse = model.sparse();
+            if (sparse == null) {
+                report.putNull("indexer");
+                return;
+            }
+            ObjectNode shares = report.putObject("indexer")
+                    .put("top_k", sparse.topK())
+                    .put("heads", sparse.heads())
+                    .put("head_dim", sparse.headDim())
+                    .put("rotation", sparse.rotation())
+                    .put("full_layers", sparse.fullLayers())
+                    .put("shared_layers", sparse.sharedLayers())
+                    .putObject("selected_share");
+            contexts(model).forEach(context -> shares.put(Integer.toString(context), sparse.shareAt(context)));
+        }
+
+        /// Some lengths up to the model's, and that.
+        private static IntStream contexts(ModelInspection model) {
+            int most = model.maxContext();
+            return IntStream.concat(
+                    IntStream.of(4096, 32_768, 131_072).filter(context -> context < most), IntStream.of(most));
+        }
+
         private void print(ModelInspection model, PrintWriter out) {
             out.println("model        " + model.name() + ": " + model.architecture() + " (" + model.family() + "), "
                     + model.layers() + " layers, context " + model.maxContext());
@@ -165,11 +204,7 @@ final class ModelCommand implements Callable<Integer> {
             if (model.tensorsSkipped() > 0) {
                 out.println("             " + model.tensorsSkipped() + " tensors are not needed and skipped");
             }
-            for (ModelInspection.KvCost cost : model.kv()) {
-                out.println(String.format(
-                        Locale.ROOT, "KV %-9s %,d bytes per token; %,d tokens in %s", cost.format(), cost.bytesPerToken(),
-                        cost.tokensIn(kvBytes), ByteSize.text(kvBytes)));
-            }
+            printCaches(model, out);
             out.println("tokenizer    " + model.tokenizer() + ", " + model.tokenizerVocabSize() + " tokens of "
                     + model.vocabSize() + ", chat format " + model.chatFormat());
             out.println("special      " + specials(model.specialTokens()));
@@ -178,6 +213,41 @@ final class ModelCommand implements Callable<Integer> {
             for (var file : model.files()) {
                 out.println("             " + file.sha256() + "  " + file.name() + "  " + ByteSize.text(file.bytes()));
             }
+        }
+
+        private void printCaches(ModelInspection model, PrintWriter out) {
+            for (ModelInspection.KvCost cost : model.kv()) {
+                String index = cost.indexFormat().isEmpty()
+                        ? ""
+                        : String.format(Locale.ROOT, ", of which index keys in %s %,d", cost.indexFormat(), cost.indexBytesPerToken());
+                String draft = cost.draftBytesPerToken() == 0
+                        ? ""
+                        : String.format(Locale.ROOT, ", %,d more with drafts", cost.draftBytesPerToken());
+                out.println(String.format(
+                        Locale.ROOT, "KV %-9s %,d bytes per token%s%s; %,d tokens in %s", cost.format(), cost.bytesPerToken(),
+                        index, draft, cost.tokensIn(kvBytes), ByteSize.text(kvBytes)));
+            }
+            ModelInspection.SparseAttention sparse = model.sparse();
+            if (sparse != null) {
+                out.println(String.format(
+                        Locale.ROOT, "indexer      at most %,d positions, %d heads of %d, %s; layers: %d full, %d shared", sparse.topK(),
+                        sparse.heads(), sparse.headDim(), sparse.rotation(), sparse.fullLayers(), sparse.sharedLayers()));
+                out.println("             attends to " + contexts(model)
+                        .mapToObj(context -> String.format(Locale.ROOT, "%.1f %% of %,d", 100 * sparse.shareAt(context), context))
+                        .collect(Collectors.joining(", ")));
+            }
+            ModelInspection.Drafting drafting = model.drafting();
+            out.println(drafting.layer()
+                    ? String.format(Locale.ROOT, "draft layer  %,d parameters%s; engine.speculation may be mtp or auto",
+                            drafting.parameters(), own(drafting))
+                    : "draft layer  none to draft with: " + drafting.reason());
+        }
+
+        private static String own(ModelInspection.Drafting drafting) {
+            String own = Stream.of(drafting.ownEmbedding() ? "embedding" : "", drafting.ownHead() ? "output head" : "")
+                    .filter(part -> !part.isEmpty())
+                    .collect(Collectors.joining(" and "));
+            return own.isEmpty() ? "" : ", its own " + own + " among them";
         }
 
         private static void printWeights(ModelInspection model, PrintWriter out) {
