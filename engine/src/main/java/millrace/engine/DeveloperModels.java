@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import millrace.engine.model.DraftConfig;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.TensorExpectation;
 import millrace.engine.weights.RandomModel;
@@ -77,7 +78,7 @@ public final class DeveloperModels {
     /// Writes config.json, tokenizer and BF16 weights into a directory that is empty or not there yet.
     ///
     /// @param seed equal seeds and specs give equal files
-    /// @return the parameters that it has
+    /// @return the parameters that it has, without a draft layer
     /// @throws IOException if the directory has files, or cannot be written
     public static long writeRandom(Path dir, long seed, RandomSpec spec) throws IOException {
         return write(dir, seed, spec.config(), MAX_SHARD_BYTES);
@@ -123,10 +124,12 @@ public final class DeveloperModels {
         write(dir, seed, config, maxShardBytes);
     }
 
-    /// The tensors are those that the engine will ask for.
+    /// The tensors are those that the engine will ask for, those of a draft layer included, if the config tells of one.
     private static long write(Path dir, long seed, ObjectNode config, long maxShardBytes) throws IOException {
         ModelConfig model = ModelConfig.of(config.toString().getBytes(StandardCharsets.UTF_8));
-        List<RandomModel.Tensor> tensors = TensorExpectation.of(model).stream()
+        boolean drafting = config.path("num_nextn_predict_layers").asInt() > 0;
+        ModelConfig whole = drafting ? model.withDraft(new DraftConfig(false, false, true)) : model;
+        List<RandomModel.Tensor> tensors = TensorExpectation.of(whole).stream()
                 .map(one -> new RandomModel.Tensor(one.name(), one.shape()))
                 .toList();
         RandomModel.write(dir, seed, config, tensors, maxShardBytes);

@@ -9,7 +9,7 @@ import java.util.List;
 /// Head dimensions, the latent and the share of a layer's parts are kept, since kernels and caches feel them; width and
 /// depth shrink together.
 final class RandomShapes {
-    static final List<String> ARCHITECTURES = List.of("llama", "glm4_moe", "kimi_k2");
+    static final List<String> ARCHITECTURES = List.of("llama", "glm4_moe", "kimi_k2", "glm_moe_dsa");
 
     static final long LEAST = 100_000;
     static final long MOST = 1_000_000_000_000L;
@@ -30,6 +30,7 @@ final class RandomShapes {
             case "llama" -> new Family(128, RandomShapes::llama);
             case "glm4_moe" -> new Family(89, RandomShapes::glm);
             case "kimi_k2" -> new Family(117, RandomShapes::kimi);
+            case "glm_moe_dsa" -> new Family(79, RandomShapes::glm5);
             default -> throw new IllegalArgumentException("architecture of a random model: expected one of "
                     + String.join(", ", ARCHITECTURES) + ", got \"" + architecture + "\"");
         };
@@ -122,6 +123,36 @@ final class RandomShapes {
         return new Candidate(2L * vocab * hidden + layers * attention + experts.parameters(hidden, layers), config);
     }
 
+    /// With a draft layer, which is not counted: a token does not pass through it.
+    private static Candidate glm5(int hidden, int layers, int vocab, long wanted) {
+        boolean small = hidden < 512;
+        int nope = small ? 24 : 192;
+        int rope = small ? 16 : 64;
+        int value = small ? 32 : 256;
+        int rank = small ? 64 : 512;
+        int heads = Math.max(2, hidden / (small ? 32 : 96));
+        int queryRank = Math.max(32, hidden / 3 / 64 * 64);
+        int indexHeads = small ? 4 : 32;
+        int indexDim = small ? 32 : 128;
+        Experts experts = Experts.of(hidden, wanted, 0.333, 2);
+        long attention = (long) hidden * queryRank + (long) queryRank * heads * (nope + rope)
+                + (long) hidden * (rank + rope) + (long) rank * heads * (nope + value) + (long) heads * value * hidden;
+        long indexer = (long) queryRank * indexHeads * indexDim + (long) hidden * (indexDim + indexHeads);
+        int indexers = layers < 3 ? layers : 3 + (layers - 3) / 4;
+        ObjectNode config = common("GlmMoeDsaForCausalLM", "glm_moe_dsa", hidden, layers, vocab, CONTEXT);
+        config.put("num_attention_heads", heads).put("num_key_value_heads", heads);
+        config.put("q_lora_rank", queryRank).put("kv_lora_rank", rank).put("qk_nope_head_dim", nope);
+        config.put("qk_rope_head_dim", rope).put("v_head_dim", value);
+        config.putObject("rope_parameters").put("rope_type", "default").put("rope_theta", 8_000_000.0);
+        config.put("attention_bias", false).put("tie_word_embeddings", false);
+        config.put("index_topk", small ? 64 : 2048).put("index_n_heads", indexHeads).put("index_head_dim", indexDim);
+        config.put("indexer_rope_interleave", true).put("index_topk_freq", 4).put("index_skip_topk_offset", 3);
+        config.put("index_share_for_mtp_iteration", true).put("num_nextn_predict_layers", 1);
+        experts.describe(config, 2.5);
+        long parameters = 2L * vocab * hidden + layers * attention + indexers * indexer + experts.parameters(hidden, layers);
+        return new Candidate(parameters, config);
+    }
+
     static ObjectNode common(
             String architecture, String type, int hidden, int layers, int vocab, int context) {
         ObjectNode config = JsonNodeFactory.instance.objectNode();
@@ -140,7 +171,7 @@ final class RandomShapes {
         return divisor;
     }
 
-    /// The first layer is dense, as in both families.
+    /// The first layer is dense, as published ones begin.
     private record Experts(int count, int perToken, int inner, int dense) {
         static Experts of(int hidden, long wanted, double innerShare, double denseShare) {
             int count = wanted < 50_000_000 ? 8 : wanted < 500_000_000 ? 16 : wanted < 8_000_000_000L ? 32 : 128;

@@ -24,7 +24,8 @@ final class RandomModelsTest {
     Path dir;
 
     @ParameterizedTest
-    @CsvSource({"llama, LlamaForCausalLM", "glm4_moe, Glm4MoeForCausalLM", "kimi_k2, DeepseekV3ForCausalLM"})
+    @CsvSource({"llama, LlamaForCausalLM", "glm4_moe, Glm4MoeForCausalLM", "kimi_k2, DeepseekV3ForCausalLM",
+        "glm_moe_dsa, GlmMoeDsaForCausalLM"})
     void modelOfEveryArchitectureShouldLoadAndAnswer(String architecture, String name) throws IOException {
         long parameters = DeveloperModels.writeRandom(
                 dir.resolve("m"), 7, RandomSpec.parse("random:" + architecture + ":400k"));
@@ -42,7 +43,8 @@ final class RandomModelsTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"llama:1b", "glm4_moe:1b", "kimi_k2:1b", "llama:300m", "glm4_moe:12b", "kimi_k2:1000b"})
+    @ValueSource(strings = {"llama:1b", "glm4_moe:1b", "kimi_k2:1b", "llama:300m", "glm4_moe:12b", "kimi_k2:1000b", "glm_moe_dsa:1b",
+        "glm_moe_dsa:40b", "glm_moe_dsa:3m"})
     void sizesShouldBeNearWhatWasAskedFor(String name) {
         RandomSpec spec = RandomSpec.parse("random:" + name);
         var config = millrace.engine.model.ModelConfig.of(
@@ -93,11 +95,32 @@ final class RandomModelsTest {
             assertThatThrownBy(() -> RandomSpec.parse(name)).hasMessage(message + '"' + name + '"');
         }
         assertThatThrownBy(() -> RandomSpec.parse("random:gpt:1b"))
-                .hasMessage("architecture of a random model: expected one of llama, glm4_moe, kimi_k2, got \"gpt\"");
+                .hasMessage("architecture of a random model: expected one of llama, glm4_moe, kimi_k2, glm_moe_dsa, got \"gpt\"");
         assertThatThrownBy(() -> RandomSpec.parse("random:llama:9k"))
                 .hasMessage("parameters of a random model: expected from 100k to 1000b, got 9000");
         assertThat(RandomSpec.isRandom("random:llama:1b")).isTrue();
         assertThat(RandomSpec.isRandom("/models/random:x")).isFalse();
+    }
+
+    @Test
+    void glm5ShouldComeWithADraftLayer() throws IOException {
+        long parameters = DeveloperModels.writeRandom(dir.resolve("m"), 7, RandomSpec.parse("random:glm_moe_dsa:400k"));
+        ModelInspection inspection = ModelInspection.of(dir.resolve("m"), null);
+        assertThat(inspection.parameters()).isEqualTo(parameters);
+        assertThat(inspection.drafting().layer()).as(inspection.drafting().reason()).isTrue();
+        assertThat(inspection.tensorsSkipped()).isZero();
+    }
+
+    @Test
+    void geometryOfGlm52ShouldBeThePublishedOne() {
+        var config = millrace.engine.model.ModelConfig.of(PublishedShapes.config("glm-5.2", 8).toString().getBytes());
+        assertThat(config.mla()).isEqualTo(new millrace.engine.model.MlaConfig(2048, 512, 192, 64, 256));
+        assertThat(config.indexer()).isEqualTo(new millrace.engine.model.IndexerConfig(
+                2048, 32, 128, true, List.of(true, false, false, false, true, false, false, false), true));
+        assertThat(config.hiddenSize()).isEqualTo(6144);
+        assertThat(config.numAttentionHeads()).isEqualTo(64);
+        assertThat(config.moe().moeIntermediateSize()).isEqualTo(2048);
+        assertThat(config.moe().numExpertsPerTok()).isEqualTo(8);
     }
 
     @Test
@@ -108,7 +131,7 @@ final class RandomModelsTest {
             assertThat(spec.architecture()).isEqualTo(name);
         }
         assertThatThrownBy(() -> RandomSpec.parse("random:gpt:3l"))
-                .hasMessage("geometry of a random model: expected one of llama-8b, glm-4.5-air, kimi-k2, got \"gpt\"");
+                .hasMessage("geometry of a random model: expected one of llama-8b, glm-4.5-air, kimi-k2, glm-5.2, got \"gpt\"");
         assertThatThrownBy(() -> RandomSpec.parse("random:kimi-k2:1l"))
                 .hasMessage("layers of a random model: expected from 2l to 100l, got 1l");
     }

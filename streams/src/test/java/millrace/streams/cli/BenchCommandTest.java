@@ -131,7 +131,7 @@ class BenchCommandTest {
         refused("Missing required option: '--model=MODEL'", "bench", "engine");
         refused("--model: random model: expected random:ARCH:PARAMS, for example random:llama:1b or random:kimi_k2:300m, got "
                 + "\"random:llama\"", "bench", "engine", "--model", "random:llama");
-        refused("--model: architecture of a random model: expected one of llama, glm4_moe, kimi_k2, got \"bert\"",
+        refused("--model: architecture of a random model: expected one of llama, glm4_moe, kimi_k2, glm_moe_dsa, got \"bert\"",
                 "bench", "engine", "--model", "random:bert:1b");
         refused("--weights: expected stored, bf16, packed, int8, int4, got \"int3\"", with(engine, "--weights", "bf16,int3"));
         refused("--batch: expected whole numbers from 1 to 1024, got \"0\"", with(engine, "--batch", "1,0"));
