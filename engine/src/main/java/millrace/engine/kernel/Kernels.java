@@ -144,6 +144,11 @@ public interface Kernels extends AutoCloseable {
         operations.run();
     }
 
+    /// Whether [#run] may record operations and repeat them: then they do not depend on the positions of the rows either.
+    default boolean records() {
+        return false;
+    }
+
     /// Takes a matrix of weights over. Called for each before operations read it, and again after its bytes have been
     /// repaired in place, between two steps: recorded steps and tables of experts then read what was repaired.
     default void adopt(Matrix matrix) {}

@@ -59,8 +59,7 @@ final class Indexer {
     ///
     /// @param last the largest position of its rows
     void begin(int last) {
-        // What a backend with memory of its own records has to do for every step of a bucket.
-        choosing = last >= config.topK() || kernels.memoryBytes() > 0;
+        choosing = last >= config.topK() || kernels.records();
         reusing = false;
     }
 

@@ -149,6 +149,11 @@ public final class ApartKernels implements Kernels {
     }
 
     @Override
+    public boolean records() {
+        return true;
+    }
+
+    @Override
     public void run(int bucket, Runnable operations) {
         withSides.forEach(rows -> Arrays.fill(rows.values(), Float.NaN));
         if (bucket == 0) {

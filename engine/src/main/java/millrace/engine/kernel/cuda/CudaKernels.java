@@ -214,6 +214,11 @@ public final class CudaKernels implements Kernels {
     }
 
     @Override
+    public boolean records() {
+        return true;
+    }
+
+    @Override
     public void run(int bucketOfStep, Runnable operations) {
         CudaInputs step = sent();
         if (bucketOfStep == 0 || bucketOfStep > step.inputs().maxRows()) {
