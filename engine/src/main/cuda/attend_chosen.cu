@@ -4,10 +4,10 @@
 // that sees them all. A load brings four dimensions of one token, not of the 2 or 4 that share its words: all of a word is
 // read for the part of it that one token has.
 //
-// Limit: the tensor cores, as attend_latent. Of 2048 chosen tokens in BF16, the 4.2 MB that a row reads for its 2.1 MB come
-// from memory in 1 µs, and again for each of four tiles of 16 heads from the second-level cache; the products of 64 heads
-// take 2.7 µs if 8 splits and 4 tiles of one row are all that there is, for then 32 of 132 SMs have work: 11 µs. Prediction for
-// an H200, 64 heads: at batch 1 12 to 15 µs a layer whatever the context, at batch 16 40 to 60 µs.
+// Limit: the tensor cores, as attend_latent. Of 2048 chosen tokens in BF16, the 4.7 MB that a row reads for its 2.4 MB come
+// from memory in 1 µs, and again for each of four tiles of 16 heads from the second-level cache. The products of 64 heads
+// take 6 µs on the 32 SMs that 8 splits and 4 tiles of one row give work to. Prediction for an H200, 64 heads: 10 to 15 µs a
+// layer at batch 1, whatever the context, and 30 to 50 µs at batch 16.
 #include "attend_latent.h"
 
 /// Chosen positions: tokens one by one.
