@@ -264,7 +264,9 @@ public final class Engine implements TextEngine {
                 pool,
                 new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
                 StepClock.system(),
-                new BatchLoop.Limits(config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs()),
+                new BatchLoop.Limits(
+                        config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs(),
+                        transformer.drafts() ? config.speculation() : Speculation.OFF),
                 checks);
     }
 

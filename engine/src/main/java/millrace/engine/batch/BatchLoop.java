@@ -17,6 +17,7 @@ import millrace.engine.PreparedPrompt;
 import millrace.engine.PromptInput;
 import millrace.engine.ResponseFormat;
 import millrace.engine.ScoreListener;
+import millrace.engine.Speculation;
 import millrace.engine.TraceListener;
 import millrace.engine.guide.Guide;
 import millrace.engine.guide.GuideEngine;
@@ -102,7 +103,31 @@ public final class BatchLoop implements AutoCloseable {
     /// @param prefillChunk rows of prompts in a step, beside those that decode
     /// @param maxLogitRows rows of a step that get logits
     /// @param agingMs a sequence gains one step of priority each time so many milliseconds have passed; 0 never
-    public record Limits(int maxBatch, int prefillChunk, int maxLogitRows, long agingMs) {}
+    /// @param speculation of a model that can draft, whose pages have a draft layer; else off
+    public record Limits(
+            int maxBatch, int prefillChunk, int maxLogitRows, long agingMs, Speculation speculation) {
+        public Limits {
+            int least = maxBatch * (1 + drafts(speculation));
+            if (maxBatch < 1 || prefillChunk < 1 || maxLogitRows < least) {
+                throw new IllegalArgumentException("scheduler: expected maxBatch and prefillChunk of at least 1 and " + least
+                        + " rows with logits, got " + maxBatch + ", " + prefillChunk + " and " + maxLogitRows + " rows");
+            }
+        }
+
+        /// Without drafts.
+        public Limits(int maxBatch, int prefillChunk, int maxLogitRows, long agingMs) {
+            this(maxBatch, prefillChunk, maxLogitRows, agingMs, Speculation.OFF);
+        }
+
+        /// The most rows of a step, and of what feeds a draft layer.
+        public int maxRows() {
+            return maxBatch * (1 + drafts(speculation)) + prefillChunk;
+        }
+
+        private static int drafts(Speculation speculation) {
+            return speculation.mode() == Speculation.Mode.OFF ? 0 : speculation.tokens();
+        }
+    }
 
     /// Whether completions can be held to a form.
     ///
@@ -212,7 +237,7 @@ public final class BatchLoop implements AutoCloseable {
                 index == null ? 0 : index.pages(),
                 index == null ? 0 : index.hitTokens(),
                 index == null ? 0 : index.evictions(),
-                millrace.engine.DraftStats.NONE);
+                scheduler.drafts());
     }
 
     /// Why the loop takes no more work, or null.

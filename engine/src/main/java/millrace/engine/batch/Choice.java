@@ -45,6 +45,26 @@ final class Choice {
         return masked == null ? NONE : sampler.choose(masked, 0, sampling, tokens, length, step);
     }
 
+    /// The token that would come behind tokens that are not taken, by the settings and the random number of its place; or
+    /// [#NONE].
+    ///
+    /// @param known of the logits as they are, see [Sampler#choose]
+    /// @param tokens `length` that are taken, then `drafts` that are not
+    /// @param step of the first that is not
+    int draft(float[] logits, int offset, int known, int[] tokens, int length, int drafts, long step) {
+        GuideRun run = run();
+        if (run == null) {
+            return sampler.choose(logits, offset, known, sampling, tokens, length + drafts, step + drafts);
+        }
+        try {
+            float[] masked = run.masked(logits, offset, tokens, length, drafts);
+            return masked == null ? NONE : sampler.choose(masked, 0, sampling, tokens, length + drafts, step + drafts);
+        } catch (GuideLimitException e) {
+            // If it comes to that, the token itself will say so.
+            return NONE;
+        }
+    }
+
     /// The logits that the choice is made of: −∞ for tokens that do not lead on; null if none does. Without a form the row itself
     /// is meant, which is not copied, and null is returned.
     float @Nullable [] masked(float[] logits, int offset) {

@@ -119,6 +119,12 @@ final class GenerationWork implements Work {
         return sequence.generated() == request.maxNewTokens() ? Outcome.LENGTH : Outcome.CONTINUE;
     }
 
+    @Override
+    public int draft(Sequence sequence, int drafts, float[] logits, int offset, int known) {
+        return choice.draft(
+                logits, offset, known, sequence.tokens(), sequence.length(), drafts, sequence.generated());
+    }
+
     private Outcome failed(Sequence sequence) {
         sequence.code = choice.code();
         sequence.problem = choice.problem();

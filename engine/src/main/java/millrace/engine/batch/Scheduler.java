@@ -4,10 +4,11 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.PriorityQueue;
 import java.util.concurrent.TimeUnit;
+import millrace.engine.DraftStats;
 import millrace.engine.FinishReason;
 import millrace.engine.IntegrityConfig;
-import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityLedger;
+import millrace.engine.Speculation;
 import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
 import millrace.engine.kv.PageTable;
@@ -18,8 +19,9 @@ import org.jspecify.annotations.Nullable;
 /// ```
 ///  step:  end what was cancelled or is past its deadline
 ///         admit waiting sequences, best rank first, while there are slots and pages
-///         plan one row for each sequence that decodes, then chunks of prompts, prefillChunk rows in all
-///         forward, hand each sequence its logits, seal full pages, end those that are done
+///         plan one row for each sequence that decodes, and one for each of its drafts, then chunks of prompts, prefillChunk
+///         rows in all
+///         forward, hand each sequence its logits, feed the draft layer, seal full pages, end those that are done
 /// ```
 ///
 /// **Budget.** A step has `prefillChunk` rows of prompts beside one row for each sequence that decodes: what decodes is
@@ -43,9 +45,6 @@ import org.jspecify.annotations.Nullable;
 ///
 /// A pure function of its state, the model and the clock; one thread.
 final class Scheduler {
-    private static final String NUMERIC = "ENGINE_NUMERIC";
-    private static final int MOST_NUMERIC_FAILURES = 3;
-
     private final StepModel model;
     private final PagePool pool;
     private final StepClock clock;
@@ -60,6 +59,8 @@ final class Scheduler {
     private final StepPlan plan;
     private final Sequence[] planned;
     private final Roster roster;
+    private final @Nullable Drafting drafting;
+    private final Delivery delivery;
     private final PriorityQueue<Sequence> waiting;
 
     /// In order of rank.
@@ -75,10 +76,6 @@ final class Scheduler {
         prefillChunk = limits.prefillChunk();
         maxLogitRows = limits.maxLogitRows();
         agingNanos = TimeUnit.MILLISECONDS.toNanos(limits.agingMs());
-        if (maxBatch < 1 || prefillChunk < 1 || maxLogitRows < maxBatch) {
-            throw new IllegalArgumentException("scheduler: expected maxBatch and prefillChunk of at least 1 and a "
-                    + "logit row for each sequence, got " + maxBatch + ", " + prefillChunk + " and " + maxLogitRows + " rows");
-        }
         this.model = model;
         this.pool = pool;
         this.clock = clock;
@@ -89,8 +86,10 @@ final class Scheduler {
         roster = new Roster(pool, ledger, !config.isOff());
         waiting = roster.waiting;
         running = roster.running;
-        plan = new StepPlan(maxBatch, maxBatch + prefillChunk);
+        plan = new StepPlan(maxBatch, limits.maxRows());
         planned = new Sequence[maxBatch];
+        drafting = limits.speculation().mode() == Speculation.Mode.OFF ? null : new Drafting(model, pool, clock, limits);
+        delivery = new Delivery(model, roster, ledger, plan, planned, drafting, this::inspect);
     }
 
     void submit(Sequence sequence) {
@@ -98,6 +97,10 @@ final class Scheduler {
         long epoch = agingNanos == 0 ? 0 : Math.floorDiv(sequence.submittedNanos, agingNanos);
         sequence.standing = sequence.priority - epoch;
         waiting.add(sequence);
+    }
+
+    DraftStats drafts() {
+        return drafting == null ? DraftStats.NONE : drafting.stats();
     }
 
     boolean idle() {
@@ -135,6 +138,9 @@ final class Scheduler {
             return false;
         }
         ledger.beginStep(steps + 1);
+        if (drafting != null) {
+            drafting.begin(plan, planned);
+        }
         model.forward(plan);
         countStep();
         if (guard != null) {
@@ -143,7 +149,7 @@ final class Scheduler {
         if (watch.damaged()) {
             return false;
         }
-        deliver();
+        delivery.deliver(steps);
         roster.mend();
         return true;
     }
@@ -279,7 +285,7 @@ final class Scheduler {
         }
         int promised = running.size();
         for (Sequence sequence : running) {
-            promised += pagesFor(sequence.length()) - pagesFor(sequence.computed);
+            promised += Math.max(0, pagesFor(sequence.length()) - pages(sequence).pageCount());
         }
         int missing = pagesFor(candidate.length() + 1) - (pool.freePages() - promised);
         int reusable = candidate.reusablePages(pool.pageTokens());
@@ -305,11 +311,21 @@ final class Scheduler {
         planPrefills();
     }
 
+    /// First all get what they need, then drafts what is left.
     private void planDecodes() {
         for (int i = 0; i < running.size(); i++) {
             Sequence sequence = running.get(i);
-            if (sequence.decoding() && makeRoom(sequence, sequence.length())) {
-                add(sequence, 1, sequence.work.wanted());
+            if (sequence.decoding()) {
+                makeRoom(sequence, sequence.length());
+            }
+        }
+        int left = maxLogitRows - running.size();
+        for (int i = 0; i < running.size(); i++) {
+            Sequence sequence = running.get(i);
+            if (sequence.decoding()) {
+                int drafts = sequence.drafts == 0 ? 0 : Drafting.room(sequence, pages(sequence), pool, left, running.size());
+                left -= drafts;
+                add(sequence, 1 + drafts, drafts > 0 ? StepPlan.Logits.ALL : sequence.work.wanted());
             }
         }
     }
@@ -329,6 +345,9 @@ final class Scheduler {
                         + " retired as their memory was damaged; check the memory of this machine and restart");
                 return false;
             }
+            if (trimDrafts()) {
+                continue;
+            }
             Sequence victim = running.getLast();
             preempt(victim);
             if (victim == sequence) {
@@ -336,6 +355,16 @@ final class Scheduler {
             }
         }
         return true;
+    }
+
+    /// Takes back pages that were taken for drafts alone; before any is planned.
+    private boolean trimDrafts() {
+        boolean any = false;
+        for (int i = 0; drafting != null && i < running.size(); i++) {
+            Sequence sequence = running.get(i);
+            any |= pages(sequence).trim(Math.min(sequence.length(), sequence.computed + 1));
+        }
+        return any;
     }
 
     private void planPrefills() {
@@ -402,88 +431,6 @@ final class Scheduler {
     private void preempt(Sequence sequence) {
         countPreemption();
         roster.preempt(sequence);
-    }
-
-    private void deliver() {
-        float[] logits = model.logits();
-        int row = 0;
-        int segments = plan.segmentCount();
-        for (int s = 0; s < segments; s++) {
-            Sequence sequence = planned[s];
-            int rows = plan.rows(s);
-            int first = switch (plan.wanted(s)) {
-                case NONE -> rows;
-                case LAST -> rows - 1;
-                case ALL -> 0;
-            };
-            // Who comes before it may have had everything looked at: if its pages were damaged it waits already.
-            if (sequence.pages == plan.pages(s)) {
-                sequence.computed += rows;
-                sequence.steps++;
-                sequence.step = steps;
-                sequence.maxBatch = Math.max(sequence.maxBatch, segments);
-                deliver(sequence, plan.startPosition(s) + first, rows - first, logits, row);
-            }
-            row += rows - first;
-        }
-        plan.clear();
-    }
-
-    private void deliver(Sequence sequence, int position, int rows, float[] logits, int row) {
-        if (rows > 0) {
-            sequence.lastDelivery = sequence.step;
-        }
-        for (int i = 0; i < rows; i++) {
-            Work.Outcome outcome = sequence.work.accept(sequence, position + i, logits, (row + i) * model.vocabSize());
-            switch (outcome) {
-                case CONTINUE -> sequence.delivered = position + i + 1;
-                case STOP, LENGTH -> {
-                    seal(sequence);
-                    roster.end(sequence, outcome == Work.Outcome.STOP ? FinishReason.STOP : FinishReason.LENGTH, null, null);
-                    return;
-                }
-                case FAILED -> {
-                    roster.end(sequence, FinishReason.FAILED, sequence.code, sequence.problem);
-                    return;
-                }
-                case UNSOUND -> {
-                    unsound(sequence, position + i);
-                    return;
-                }
-            }
-        }
-        seal(sequence);
-    }
-
-    private static void seal(Sequence sequence) {
-        pages(sequence).seal(sequence.prefix, sequence.tokens(), sequence.computed);
-    }
-
-    /// The first time the sequence is computed again from its tokens, which repairs a fault that has passed; the second time
-    /// all weights and pages are looked at before; the third time it fails. A token is never chosen from such logits, and no
-    /// page behind them is shared any further.
-    private void unsound(Sequence sequence, int position) {
-        pages(sequence).forget();
-        sequence.numericGuard = false;
-        sequence.numericFailures++;
-        boolean repairable = sequence.numericFailures < MOST_NUMERIC_FAILURES;
-        ledger.post(
-                IntegrityEvent.Kind.COMPUTE,
-                repairable ? IntegrityEvent.Result.REPAIRED : IntegrityEvent.Result.REFUSED,
-                NUMERIC,
-                "check=" + sequence.problem + " position=" + position + " step=" + steps + " time=" + sequence.numericFailures);
-        if (!repairable) {
-            roster.end(sequence, FinishReason.FAILED, NUMERIC, "logits at position " + position
-                    + ": expected finite numbers within the bound of the weights, not all equal, got \"" + sequence.problem
-                    + "\", also when computed again; check the model files and the memory of this machine");
-            return;
-        }
-        roster.repairs++;
-        running.remove(sequence);
-        roster.computeAgain(sequence, Long.MAX_VALUE);
-        if (sequence.numericFailures > 1) {
-            inspect();
-        }
     }
 
     // Only the loop's thread writes, so read-modify-write needs no lock; volatile is for the readers.

@@ -48,6 +48,12 @@ final class Sequence {
     /// The last step that gave it logits.
     long lastDelivery;
 
+    /// Tokens that were drafted: they stand behind its own in [#tokens].
+    int drafts;
+
+    /// Why it ends with the step that is handed out; null if it does not.
+    @Nullable FinishReason ending;
+
     @Nullable PageTable pages;
 
     int steps;
@@ -127,6 +133,13 @@ final class Sequence {
         return computed == length - 1 && length > promptLength;
     }
 
+    /// Tokens of which every layer has what it keeps: a draft layer needs the token that follows.
+    ///
+    /// @param drafted whether there is a draft layer
+    int complete(boolean drafted) {
+        return drafted ? Math.min(computed, length - 1) : computed;
+    }
+
     void append(int token) {
         tokenSteps[generated()] = step;
         tokens[length++] = token;
@@ -155,6 +168,8 @@ final class Sequence {
     /// Keeps so many generated tokens and drops the others.
     void keep(int generated) {
         length = promptLength + generated;
+        drafts = 0;
+        ending = null;
         prefix.keep(length);
         if (generated == 0) {
             firstTokenNanos = -1;
@@ -210,5 +225,6 @@ final class Sequence {
         recomputedSteps += steps;
         steps = 0;
         computed = 0;
+        drafts = 0;
     }
 }

@@ -13,6 +13,16 @@ interface Work {
     /// Takes the logits of one position, `logits[offset … offset + vocabSize)`, valid during the call.
     Outcome accept(Sequence sequence, int position, float[] logits, int offset);
 
+    /// The token that would be chosen from these logits if they were the model's and the drafts before it were tokens of the
+    /// sequence.
+    ///
+    /// @param drafts how many there are, behind the sequence's own tokens
+    /// @param known the largest of the logits
+    /// @return negative if there is none
+    default int draft(Sequence sequence, int drafts, float[] logits, int offset, int known) {
+        return Choice.NONE;
+    }
+
     /// Tokens were dropped from the end of the sequence, or positions are to be delivered again: what was made of them so
     /// far is void.
     ///

@@ -56,6 +56,21 @@ public final class GuideRun {
         return any ? out : null;
     }
 
+    /// As above, behind `count` tokens from `tokens[from]` on that are not taken; also null if they may not come.
+    public float @Nullable [] masked(float[] logits, int offset, int[] tokens, int from, int count) {
+        Frame taken = top;
+        try {
+            for (int i = 0; i < count; i++) {
+                if (!advance(tokens[from + i])) {
+                    return null;
+                }
+            }
+            return masked(logits, offset);
+        } finally {
+            top = taken;
+        }
+    }
+
     /// The tokens that may come next, 64 to a word; valid until the next call.
     long[] allowed() {
         Frame at = top;

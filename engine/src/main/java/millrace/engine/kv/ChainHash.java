@@ -17,6 +17,9 @@ import millrace.engine.kernel.CacheShape;
 ///  hₖ₊₁ = SHA-256( hₖ ‖ the 16 tokens of page k, 4 bytes little-endian each )
 /// ```
 ///
+/// Where pages depend on the token behind them too ([KvLayout#drafted]), every name looks one token ahead: h₁ takes tokens
+/// 0 … 16, every later hₖ₊₁ takes tokens 16 k + 1 … 16 k + 16.
+///
 /// Hashes are four words, big-endian. Used by one thread at a time; [#next] allocates nothing.
 interface ChainHash {
     /// Words of a hash.
@@ -25,12 +28,33 @@ interface ChainHash {
     /// h₀ of a salt.
     long[] root(String salt);
 
-    /// Writes hₖ₊₁ to `chain[WORDS · (k + 1) …]`, made from hₖ before it and `tokens[from … from + 16)`.
-    void next(long[] chain, int k, int[] tokens, int from);
+    /// Writes hₖ₊₁ to `chain[WORDS · (k + 1) …]`, made from hₖ before it and `tokens[from … to)`.
+    void next(long[] chain, int k, int[] tokens, int from, int to);
+
+    /// Tokens behind a page that its name covers: 0 or 1.
+    default int ahead() {
+        return 0;
+    }
+
+    /// The first token that the name of page k adds to that of the page before.
+    default int from(int k) {
+        return k == 0 ? 0 : k * CacheShape.TOKENS + ahead();
+    }
+
+    /// One more than the last token that the name of page k covers.
+    default int to(int k) {
+        return (k + 1) * CacheShape.TOKENS + ahead();
+    }
 
     /// @param identity what the bytes of every page depend on, tokens and salt apart
     static ChainHash sha256(String identity) {
-        return new Sha256(identity);
+        return sha256(identity, 0);
+    }
+
+    /// @param identity what the bytes of every page depend on, tokens and salt apart
+    /// @param ahead as [#ahead]
+    static ChainHash sha256(String identity, int ahead) {
+        return new Sha256(identity, ahead);
     }
 
     /// The definition above.
@@ -43,10 +67,13 @@ interface ChainHash {
 
         private final MessageDigest sha;
         private final byte[] identity;
-        private final byte[] in = new byte[WORDS * Long.BYTES + CacheShape.TOKENS * Integer.BYTES];
+        private final int ahead;
+        private final byte[] in;
         private final byte[] out = new byte[WORDS * Long.BYTES];
 
-        private Sha256(String identity) {
+        private Sha256(String identity, int ahead) {
+            this.ahead = ahead;
+            in = new byte[WORDS * Long.BYTES + (CacheShape.TOKENS + ahead) * Integer.BYTES];
             try {
                 sha = MessageDigest.getInstance("SHA-256");
             } catch (NoSuchAlgorithmException e) {
@@ -67,14 +94,19 @@ interface ChainHash {
         }
 
         @Override
-        public void next(long[] chain, int k, int[] tokens, int from) {
+        public int ahead() {
+            return ahead;
+        }
+
+        @Override
+        public void next(long[] chain, int k, int[] tokens, int from, int to) {
             for (int i = 0; i < WORDS; i++) {
                 LONGS.set(in, i * Long.BYTES, chain[WORDS * k + i]);
             }
-            for (int i = 0; i < CacheShape.TOKENS; i++) {
+            for (int i = 0; i < to - from; i++) {
                 INTS.set(in, WORDS * Long.BYTES + i * Integer.BYTES, tokens[from + i]);
             }
-            sha.update(in);
+            sha.update(in, 0, WORDS * Long.BYTES + (to - from) * Integer.BYTES);
             digest(chain, WORDS * (k + 1));
         }
 

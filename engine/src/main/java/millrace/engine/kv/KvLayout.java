@@ -11,7 +11,8 @@ import org.jspecify.annotations.Nullable;
 ///  page = layer 0: head 0, head 1, …   layer 1: head 0, …   index keys of the first layer that has them, of the second, …
 /// ```
 ///
-/// A draft layer is one layer more, behind the others. Index keys stand behind all layers.
+/// A draft layer is one layer more, behind the others. What it keeps of a token depends on the token that follows, so a page is
+/// whole, and has a name, only when that is known. Index keys stand behind all layers.
 ///
 /// @param format how numbers are kept
 /// @param layers layers of the model
@@ -19,17 +20,29 @@ import org.jspecify.annotations.Nullable;
 /// @param shape what a block holds
 /// @param indexLayers layers that keep index keys
 /// @param index what a block of index keys holds; null exactly without such layers
+/// @param drafted whether the last layer is a draft layer
 public record KvLayout(
-        KvFormat format, int layers, int heads, CacheShape shape, int indexLayers, CacheShape.@Nullable Keys index) {
+        KvFormat format,
+        int layers,
+        int heads,
+        CacheShape shape,
+        int indexLayers,
+        CacheShape.@Nullable Keys index,
+        boolean drafted) {
     public KvLayout {
         if (layers < 1 || heads < 1 || indexLayers < 0 || indexLayers > 0 != (index != null)) {
             throw new IllegalArgumentException("KV layout: " + layers + " layers, " + heads + " heads");
         }
     }
 
-    /// Without index keys.
+    /// Without index keys and draft layer.
     public KvLayout(KvFormat format, int layers, int heads, CacheShape shape) {
-        this(format, layers, heads, shape, 0, null);
+        this(format, layers, heads, shape, 0, null, false);
+    }
+
+    /// The same with a draft layer more.
+    public KvLayout withDraftLayer() {
+        return new KvLayout(format, layers + 1, heads, shape, indexLayers, index, true);
     }
 
     /// The same with index keys.
@@ -43,7 +56,7 @@ public record KvLayout(
             case INT8 -> TileFormat.INT8;
             case INT4, FP8, FP8_PLAIN -> throw new IllegalArgumentException("index keys: format " + indexFormat.id());
         };
-        return new KvLayout(format, layers, heads, shape, count, new CacheShape.Keys(tile, dim));
+        return new KvLayout(format, layers, heads, shape, count, new CacheShape.Keys(tile, dim), drafted);
     }
 
     /// Keys and values per KV head.
@@ -107,7 +120,7 @@ public record KvLayout(
         return indexLayers * indexBlockBytes() / CacheShape.TOKENS;
     }
 
-    /// Names all that the bytes of a page depend on beside the model: `int8`, `int8 index int8`.
+    /// Names the formats of a page: `int8`, `int8 index int8`.
     public String id() {
         return index == null ? format.id() : format.id() + " index " + KvFormat.valueOf(index.format().name()).id();
     }

@@ -79,7 +79,7 @@ public final class PagePool implements AutoCloseable {
     ///
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart: model, KV format, arithmetic
     public PrefixIndex openIndex(String identity) {
-        return openIndex(ChainHash.sha256(identity));
+        return openIndex(hash(identity));
     }
 
     PrefixIndex openIndex(ChainHash hash) {
@@ -97,9 +97,13 @@ public final class PagePool implements AutoCloseable {
             throw new IllegalStateException(
                     "KV cache: expected one guard, opened before the index and before the first page is handed out");
         }
-        PageGuard created = new PageGuard(this, settings, ChainHash.sha256(settings.identity()));
+        PageGuard created = new PageGuard(this, settings, hash(settings.identity()));
         guard = created;
         return created;
+    }
+
+    private ChainHash hash(String identity) {
+        return ChainHash.sha256(identity, layout.drafted() ? 1 : 0);
     }
 
     /// Who checks the pages, or null.

@@ -86,9 +86,26 @@ public final class PageTable {
         return pageCount - from;
     }
 
+    /// Gives back the pages that so many tokens do not need; never sealed ones.
+    ///
+    /// @return whether there were any
+    public boolean trim(int tokens) {
+        int needed = Math.max(sealed, PagePool.pagesFor(tokens));
+        if (pageCount <= needed) {
+            return false;
+        }
+        while (pageCount > needed) {
+            pool.free(pages[--pageCount]);
+        }
+        length = Math.min(length, pageCount * pool.pageTokens());
+        return true;
+    }
+
     /// Seals the pages that these computed tokens fill. One that another table has put into the index meanwhile is
     /// given up for that: what they hold is equal, to the bit. Behind a page that is not in the index none enters it.
     /// The guard digests them when it is settled.
+    ///
+    /// @param computed tokens of which every layer has what it keeps; where there is a draft layer, the next token is known
     public void seal(PrefixKey key, int[] tokens, int computed) {
         PrefixIndex index = pool.index();
         PageGuard guard = pool.guard();

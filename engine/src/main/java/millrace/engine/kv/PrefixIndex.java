@@ -27,6 +27,9 @@ public final class PrefixIndex {
     private final PagePool pool;
     private final ChainHash hash;
 
+    /// The most tokens that a page's name adds to that of the page before.
+    private final int stride;
+
     // By page number; grown as pages are registered.
     private long[] words = new long[0];
     private int[] tokens = new int[0];
@@ -51,6 +54,7 @@ public final class PrefixIndex {
     PrefixIndex(PagePool pool, ChainHash hash) {
         this.pool = pool;
         this.hash = hash;
+        stride = TOKENS + hash.ahead();
     }
 
     /// Pages that can be found, held or idle.
@@ -98,7 +102,7 @@ public final class PrefixIndex {
         int mask = places.length - 1;
         for (int at = home(key.word(i, 0), mask); places[at] != 0; at = at + 1 & mask) {
             int page = places[at] - 1;
-            if (isNamed(page, key, i) && holdsTokens(page, key, before, ids, i * TOKENS)) {
+            if (isNamed(page, key, i) && holdsTokens(page, key, before, ids, i)) {
                 return page;
             }
         }
@@ -113,10 +117,12 @@ public final class PrefixIndex {
                 && words[at + 3] == key.word(i, 3);
     }
 
-    private boolean holdsTokens(int page, PrefixKey key, int before, int[] ids, int from) {
+    private boolean holdsTokens(int page, PrefixKey key, int before, int[] ids, int i) {
+        int from = hash.from(i);
+        int to = hash.to(i);
         return parent[page] == before
                 && (before != NONE || salts[page].equals(key.salt()))
-                && Arrays.equals(tokens, page * TOKENS, (page + 1) * TOKENS, ids, from, from + TOKENS);
+                && Arrays.equals(tokens, page * stride, page * stride + to - from, ids, from, to);
     }
 
     /// Takes a page that was found for one more table.
@@ -138,7 +144,7 @@ public final class PrefixIndex {
         for (int w = 0; w < ChainHash.WORDS; w++) {
             words[ChainHash.WORDS * page + w] = key.word(i, w);
         }
-        System.arraycopy(ids, i * TOKENS, tokens, page * TOKENS, TOKENS);
+        System.arraycopy(ids, hash.from(i), tokens, page * stride, hash.to(i) - hash.from(i));
         salts[page] = before == NONE ? key.salt() : "";
         kept[page] = true;
         parent[page] = before;
@@ -297,7 +303,7 @@ public final class PrefixIndex {
         }
         int size = Math.max(page + 1, Math.min(pool.pageCount(), Math.max(64, 2 * kept.length)));
         words = Arrays.copyOf(words, ChainHash.WORDS * size);
-        tokens = Arrays.copyOf(tokens, TOKENS * size);
+        tokens = Arrays.copyOf(tokens, stride * size);
         int from = salts.length;
         salts = Arrays.copyOf(salts, size);
         Arrays.fill(salts, from, size, "");

@@ -16,6 +16,9 @@ public final class PrefixKey {
     /// Pages whose id tag is known.
     private int tagged;
 
+    /// Tokens behind a page that its name covers.
+    private int ahead;
+
     /// @param salt who may share pages with the sequence: those with an equal salt
     public PrefixKey(String salt) {
         this.salt = salt;
@@ -27,7 +30,7 @@ public final class PrefixKey {
 
     /// The tokens behind the first `length` have changed: forgets the names that depend on them.
     public void keep(int length) {
-        pages = Math.min(pages, length / PrefixIndex.TOKENS);
+        pages = Math.min(pages, Math.max(0, length - ahead) / PrefixIndex.TOKENS);
         tagged = Math.min(tagged, pages);
     }
 
@@ -35,12 +38,13 @@ public final class PrefixKey {
     void reach(ChainHash hash, int page, int[] tokens) {
         if (chain.length == 0) {
             chain = hash.root(salt);
+            ahead = hash.ahead();
         }
         if (ChainHash.WORDS * (page + 2) > chain.length) {
             chain = Arrays.copyOf(chain, Math.max(ChainHash.WORDS * (page + 2), 2 * chain.length));
         }
         while (pages <= page) {
-            hash.next(chain, pages, tokens, pages * PrefixIndex.TOKENS);
+            hash.next(chain, pages, tokens, hash.from(pages), hash.to(pages));
             pages++;
         }
     }

@@ -198,8 +198,11 @@ public final class Transformer implements StepModel {
         MlaConfig mla = config.mla();
         format.require(kvKind(config), config.headDim());
         KvLayout layout = mla == null
-                ? KvLayout.grouped(format, config.cachedLayers(), config.numKeyValueHeads(), config.headDim())
-                : KvLayout.latent(format, config.cachedLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
+                ? KvLayout.grouped(format, config.numHiddenLayers(), config.numKeyValueHeads(), config.headDim())
+                : KvLayout.latent(format, config.numHiddenLayers(), mla.kvLoraRank(), mla.qkRopeHeadDim());
+        if (config.draft() != null) {
+            layout = layout.withDraftLayer();
+        }
         IndexerConfig indexer = config.indexer();
         if (indexer == null) {
             if (indexFormat != null) {
