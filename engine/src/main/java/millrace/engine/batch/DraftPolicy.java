@@ -30,16 +30,19 @@ final class DraftPolicy {
     private static final int TIMES = 7;
     private static final double BETTER = 1.02;
 
-    /// Weight of one draft among those of its position.
+    /// The least weight of one draft among those of its position.
     private static final double WEIGHT = 1.0 / 64;
 
-    /// Taken for how often a draft is right before one was met.
+    /// Before drafts were met: as if one of two had been right.
     private static final double UNMET = 0.5;
+
+    private static final int UNMET_COUNT = 2;
 
     private static final int NONE = -1;
 
     private final int most;
     private final double[] right;
+    private final long[] met;
     private final Range[] ranges;
     private final long[] scratch = new long[TIMES];
 
@@ -49,6 +52,7 @@ final class DraftPolicy {
         this.most = most;
         right = new double[most];
         Arrays.fill(right, UNMET);
+        met = new long[most];
         ranges = new Range[range(maxSequences) + 1];
         Arrays.setAll(ranges, i -> new Range(most));
     }
@@ -91,7 +95,8 @@ final class DraftPolicy {
     ///
     /// @param position 0 for the first draft of a sequence
     void judge(int position, boolean wasRight) {
-        right[position] += WEIGHT * ((wasRight ? 1 : 0) - right[position]);
+        double weight = Math.max(WEIGHT, 1.0 / (UNMET_COUNT + ++met[position]));
+        right[position] += weight * ((wasRight ? 1 : 0) - right[position]);
     }
 
     /// How many tokens are drafted for each of so many sequences that the next step goes on with.

@@ -215,20 +215,29 @@ final class Scheduler {
     private void expire() {
         long nowMs = clock.epochMs();
         expired.clear();
-        for (Sequence sequence : running) {
+        // By number, as steps allocate nothing.
+        for (int i = 0; i < running.size(); i++) {
+            Sequence sequence = running.get(i);
             if (sequence.interruption(nowMs) != null) {
                 expired.add(sequence);
             }
         }
+        if (!waiting.isEmpty()) {
+            expireWaiting(nowMs);
+        }
+        for (int i = 0; i < expired.size(); i++) {
+            Sequence sequence = expired.get(i);
+            waiting.remove(sequence);
+            FinishReason reason = sequence.interruption(nowMs);
+            roster.end(sequence, reason == null ? FinishReason.CANCELLED : reason, null, null);
+        }
+    }
+
+    private void expireWaiting(long nowMs) {
         for (Sequence sequence : waiting) {
             if (sequence.interruption(nowMs) != null) {
                 expired.add(sequence);
             }
-        }
-        for (Sequence sequence : expired) {
-            waiting.remove(sequence);
-            FinishReason reason = sequence.interruption(nowMs);
-            roster.end(sequence, reason == null ? FinishReason.CANCELLED : reason, null, null);
         }
     }
 
@@ -370,7 +379,8 @@ final class Scheduler {
     private void planPrefills() {
         int rowsLeft = prefillChunk;
         int logitRowsLeft = maxLogitRows - plan.logitRowCount();
-        for (Sequence sequence : running) {
+        for (int i = 0; i < running.size(); i++) {
+            Sequence sequence = running.get(i);
             if (sequence.decoding() || rowsLeft == 0) {
                 continue;
             }

@@ -56,12 +56,12 @@ public final class GuideRun {
         return any ? out : null;
     }
 
-    /// As above, behind `count` tokens from `tokens[from]` on that are not taken; also null if they may not come.
+    /// As above, behind `count` tokens from `tokens[from]` on that are not taken; also null if they may not come, or end it.
     public float @Nullable [] masked(float[] logits, int offset, int[] tokens, int from, int count) {
         Frame taken = top;
         try {
             for (int i = 0; i < count; i++) {
-                if (!advance(tokens[from + i])) {
+                if (!advance(tokens[from + i]) || closed()) {
                     return null;
                 }
             }

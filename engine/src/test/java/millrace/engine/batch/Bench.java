@@ -15,6 +15,7 @@ import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
+import millrace.engine.Speculation;
 import millrace.engine.TokenLogprob;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PageGuard;
@@ -40,15 +41,31 @@ final class Bench implements AutoCloseable {
     private final Vocabulary vocabulary = new Vocabulary(new FakeTokenizer(), Set.of(FakeTokenizer.END));
 
     Bench(int maxBatch, int chunk, int pages, boolean sharing, long agingMs) {
-        model = new FakeModel(maxBatch + 2);
-        pool = new PagePool(LAYOUT, pages * LAYOUT.pageBytes());
+        this(maxBatch, chunk, pages, sharing, agingMs, Speculation.OFF, null);
+    }
+
+    /// @param drafter logits of drafts; null without a draft layer
+    Bench(
+            int maxBatch,
+            int chunk,
+            int pages,
+            boolean sharing,
+            long agingMs,
+            Speculation speculation,
+            FakeModel.@Nullable Drafter drafter) {
+        int drafts = speculation.mode() == Speculation.Mode.OFF ? 0 : speculation.tokens();
+        int logitRows = maxBatch * (1 + drafts) + 2;
+        model = new FakeModel(logitRows);
+        model.drafter = drafter;
+        KvLayout layout = drafter == null ? LAYOUT : LAYOUT.withDraftLayer();
+        pool = new PagePool(layout, pages * layout.pageBytes());
         pool.openGuard(new PageGuard.Settings(
                 "fake", 60_000_000_000L, clock::nanos, clock::epochMs));
         if (sharing) {
             pool.openIndex("fake");
         }
         scheduler = new Scheduler(
-                model, pool, clock, new BatchLoop.Limits(maxBatch, chunk, maxBatch + 2, agingMs),
+                model, pool, clock, new BatchLoop.Limits(maxBatch, chunk, logitRows, agingMs, speculation),
                 new Checks(IntegrityConfig.DEFAULT, ledger, watch, List.of()));
     }
 

@@ -3,6 +3,7 @@ package millrace.engine.batch;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -11,10 +12,15 @@ import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.IntPredicate;
 import millrace.engine.kv.PageTable;
+import org.jspecify.annotations.Nullable;
 
 /// A model whose logits are a hash of the tokens that its pages hold, and which checks every plan that it is given:
 /// rows in order, no gap in a sequence, room in its pages, no two segments of one sequence, no two writers of one page,
 /// nothing read that was not written since the page was handed out.
+///
+/// With a [Drafter] it has a draft layer, whose entries stand in the same pages, and checks what it is fed alike: every row of the
+/// step that it says it comes from, the tokens that follow, no entry missing or of other tokens, no page that the step did not
+/// have.
 final class FakeModel implements StepModel {
     static final int VOCAB = 64;
     private static final int TOKENS = 16;
@@ -26,6 +32,7 @@ final class FakeModel implements StepModel {
     private static final class Page {
         final int epoch;
         final int[] tokens = new int[TOKENS];
+        final long[] drafts = new long[TOKENS];
         int written;
 
         Page(int epoch) {
@@ -51,6 +58,26 @@ final class FakeModel implements StepModel {
 
     Runnable beforeStep = () -> {};
 
+    /// Logits of drafts.
+    interface Drafter {
+        /// @param tokens those that came and those that were drafted
+        void fill(int[] tokens, float[] logits, int offset);
+    }
+
+    @Nullable Drafter drafter;
+
+    /// Rows that the draft layer computed.
+    long draftRows;
+
+    private final List<PageTable> stepPages = new ArrayList<>();
+    private final List<Integer> stepPositions = new ArrayList<>();
+
+    /// Page and epoch of what the last step was allowed to write.
+    private final Set<Long> stepRoom = new HashSet<>();
+
+    /// Of the rows with logits of the last drafts, what they followed from.
+    private List<int[]> chains = List.of();
+
     FakeModel(int maxLogitRows) {
         this.maxLogitRows = maxLogitRows;
         logits = new float[maxLogitRows * VOCAB];
@@ -66,9 +93,15 @@ final class FakeModel implements StepModel {
         Set<Integer> writtenTo = new HashSet<>();
         int row = 0;
         int out = 0;
+        stepPages.clear();
+        stepPositions.clear();
+        stepRoom.clear();
         for (int s = 0; s < plan.segmentCount(); s++) {
             PageTable pages = plan.pages(s);
             int start = plan.startPosition(s);
+            for (int page = 0; page <= (start + plan.rows(s) - 1) / TOKENS; page++) {
+                stepRoom.add(name(pages, page));
+            }
             check(inPlan.add(pages), "two segments of one sequence");
             check(plan.firstRow(s) == row, "rows in order");
             check(start >= pages.sealedTokens(), "a write to a sealed page");
@@ -78,6 +111,8 @@ final class FakeModel implements StepModel {
             for (int i = 0; i < plan.rows(s); i++, row++) {
                 check(plan.position(row) == start + i, "position that follows");
                 write(pages, start + i, plan.token(row));
+                stepPages.add(pages);
+                stepPositions.add(start + i);
                 boolean wanted = plan.wanted(s) == StepPlan.Logits.ALL
                         || plan.wanted(s) == StepPlan.Logits.LAST && i == plan.rows(s) - 1;
                 if (wanted) {
@@ -105,8 +140,97 @@ final class FakeModel implements StepModel {
             page = new Page(epoch);
             memory.put(number, page);
         }
-        check(page.written == position % TOKENS, "no gap and nothing twice in a page");
+        check(drafter == null ? page.written == position % TOKENS : page.written >= position % TOKENS,
+                "no gap and nothing twice in a page");
+        page.written = position % TOKENS;
         page.tokens[page.written++] = token;
+    }
+
+    private static long name(PageTable pages, int page) {
+        return (long) pages.page(page) << 32 | pages.epoch(page);
+    }
+
+    @Override
+    public boolean drafts() {
+        return drafter != null;
+    }
+
+    @Override
+    public int draft(StepPlan plan, int[] sources, boolean further) {
+        List<int[]> next = new ArrayList<>();
+        for (int s = 0; s < plan.segmentCount(); s++) {
+            PageTable pages = plan.pages(s);
+            for (int i = 0; i < plan.rows(s); i++) {
+                int row = plan.firstRow(s) + i;
+                int position = plan.startPosition(s) + i;
+                check(row == 0 || sources[row] > sources[row - 1], "sources in order");
+                int[] chain;
+                if (further) {
+                    int[] before = chains.get(sources[row]);
+                    check(position == before.length - 1, "a draft that goes on from its source");
+                    chain = Arrays.copyOf(before, before.length + 1);
+                } else {
+                    check(stepPages.get(sources[row]) == pages && stepPositions.get(sources[row]) == position,
+                            "a row of the step");
+                    chain = Arrays.copyOf(read(pages, position + 1), position + 2);
+                }
+                chain[position + 1] = plan.token(row);
+                check(stepRoom.contains(name(pages, position / TOKENS)), "a page that the step had");
+                check(position >= pages.sealedTokens(), "a draft in a page that is not sealed");
+                Page page = memory.get(pages.page(position / TOKENS));
+                if (page == null || page.epoch != pages.epoch(position / TOKENS)) {
+                    throw new AssertionError("plan: expected a draft in a page of this sequence");
+                }
+                page.drafts[position % TOKENS] = entry(chain, position, further);
+                draftRows++;
+                if (i == plan.rows(s) - 1) {
+                    checkDrafts(pages, chain, further ? position - drafted(pages, chain, position) : position + 1);
+                    if (plan.wanted(s) != StepPlan.Logits.NONE) {
+                        drafter.fill(chain, logits, next.size() * VOCAB);
+                        next.add(chain);
+                    }
+                }
+            }
+        }
+        chains = next;
+        return next.size();
+    }
+
+    /// How many of the entries before the position are of drafts.
+    private int drafted(PageTable pages, int[] chain, int position) {
+        int count = 0;
+        while (count < position && entryAt(pages, position - 1 - count) == entry(chain, position - 1 - count, true)) {
+            count++;
+        }
+        return count;
+    }
+
+    /// All entries of the draft layer before a position are of tokens that came, each with the one that followed.
+    private void checkDrafts(PageTable pages, int[] chain, int count) {
+        long hash = 17;
+        for (int i = 0; i < count; i++) {
+            hash = mix(hash, chain[i]);
+            check(entryAt(pages, i) == mix(hash, chain[i + 1]), "an entry of the draft layer for each token, got another at " + i);
+        }
+    }
+
+    private long entryAt(PageTable pages, int position) {
+        Page page = memory.get(pages.page(position / TOKENS));
+        check(page != null && page.epoch == pages.epoch(position / TOKENS), "a page of this sequence");
+        return page.drafts[position % TOKENS];
+    }
+
+    /// What the draft layer keeps of a position: all tokens up to it, and the next.
+    private static long entry(int[] chain, int position, boolean further) {
+        long hash = further ? 18 : 17;
+        for (int i = 0; i <= position + 1; i++) {
+            hash = mix(hash, chain[i]);
+        }
+        return hash;
+    }
+
+    private static long mix(long hash, int token) {
+        return hash * 6364136223846793005L + token + 1442695040888963407L;
     }
 
     private int[] read(PageTable pages, int count) {
@@ -145,10 +269,10 @@ final class FakeModel implements StepModel {
         return row;
     }
 
-    private static void fillLogits(int[] tokens, float[] out, int offset) {
+    static void fillLogits(int[] tokens, float[] out, int offset) {
         long hash = 17;
         for (int token : tokens) {
-            hash = hash * 6364136223846793005L + token + 1442695040888963407L;
+            hash = mix(hash, token);
         }
         var random = new SplittableRandom(hash);
         for (int i = 0; i < VOCAB; i++) {

@@ -3,6 +3,7 @@ package millrace.engine.batch;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.fasterxml.jackson.databind.json.JsonMapper;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
@@ -54,6 +55,12 @@ class GuidedWorkTest {
 
     /// @param doubts tokens that are taken back, now and then; 0 for none
     private Heard run(long seed, float temperature, int doubts, Set<Integer> stops) {
+        return run(seed, temperature, doubts, stops, null);
+    }
+
+    /// @param drafted gets the drafts behind each token; null for none
+    private Heard run(
+            long seed, float temperature, int doubts, Set<Integer> stops, @Nullable List<List<Integer>> drafted) {
         var request = new GenerationRequest("r", new PromptInput.TokenIds(PROMPT), new Sampling(temperature, 0.95f, 30, 0f, 1.2f, seed), 200,
                 List.of(), Long.MAX_VALUE, 0).withFormat(FORMAT);
         var heard = new Heard();
@@ -70,10 +77,44 @@ class GuidedWorkTest {
             }
             float[] logits = logits(seed, sequence.generated());
             Work.Outcome outcome = work.accept(sequence, sequence.length() - 1, logits, 0);
+            if (drafted != null && outcome == Work.Outcome.CONTINUE) {
+                draft(work, sequence, seed, drafted);
+            }
             if (outcome != Work.Outcome.CONTINUE) {
                 assertThat(outcome).isEqualTo(Work.Outcome.STOP);
                 work.end(sequence, FinishReason.STOP, null, null);
                 return heard;
+            }
+        }
+    }
+
+    /// Drafts three tokens from the logits that will come.
+    private void draft(GenerationWork work, Sequence sequence, long seed, List<List<Integer>> drafted) {
+        List<Integer> drafts = new ArrayList<>();
+        int token = 0;
+        while (token >= 0 && drafts.size() < 3 && sequence.generated() + drafts.size() < 199) {
+            float[] logits = logits(seed, sequence.generated() + drafts.size());
+            token = work.draft(sequence, drafts.size(), logits, 0, Sampler.UNKNOWN);
+            if (token >= 0) {
+                sequence.tokens()[sequence.length() + drafts.size()] = token;
+                drafts.add(token);
+            }
+        }
+        drafted.add(drafts);
+    }
+
+    /// Drafts are of the form that was asked for, as the tokens are that come, and change nothing of it.
+    @Test
+    void draftsLeadOnAsTheTokensDo() {
+        for (long seed = 0; seed < 30; seed++) {
+            float temperature = seed % 3 == 0 ? 0f : 1.3f;
+            List<List<Integer>> drafted = new ArrayList<>();
+            List<Integer> tokens = run(seed, temperature, 0, this.tokens.stops(), null).result.tokenIds();
+            assertThat(run(seed, temperature, 0, this.tokens.stops(), drafted).result.tokenIds()).isEqualTo(tokens);
+            assertThat(drafted).hasSize(tokens.size() - 1);
+            for (int i = 0; i < drafted.size(); i++) {
+                assertThat(drafted.get(i)).as("seed %d, token %d", seed, i)
+                        .isEqualTo(tokens.subList(i + 1, Math.min(i + 4, tokens.size())));
             }
         }
     }

@@ -18,6 +18,7 @@ import millrace.engine.IntegrityLedger;
 import millrace.engine.KvFormat;
 import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
+import millrace.engine.Speculation;
 import millrace.engine.kv.KvFaults;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PageGuard;
@@ -47,20 +48,28 @@ class KvFaultTest {
     private static final class House implements AutoCloseable {
         final Bench.Clock clock = new Bench.Clock();
         final IntegrityLedger ledger = new IntegrityLedger(() -> clock.epochMs);
-        final PagePool pool = new PagePool(LAYOUT, PAGES * LAYOUT.pageBytes());
-        final PageModel model = new PageModel(LAYOUT.pageBytes(), 8);
+        final PagePool pool;
+        final PageModel model;
         final List<Sequence> sequences = new ArrayList<>();
         final Map<Sequence, GenerationResult> results = new HashMap<>();
         final Scheduler scheduler;
 
         House(String profile) {
+            this(profile, Speculation.OFF);
+        }
+
+        House(String profile, Speculation speculation) {
+            boolean drafts = speculation.mode() != Speculation.Mode.OFF;
+            KvLayout layout = drafts ? LAYOUT.withDraftLayer() : LAYOUT;
+            pool = new PagePool(layout, PAGES * layout.pageBytes());
+            model = new PageModel(layout.pageBytes(), 16, drafts);
             pool.openGuard(new PageGuard.Settings(
                     "page model", 5_000_000L, clock::nanos, clock::epochMs));
             pool.openIndex("page model");
             var config = new IntegrityConfig(
                     profile, Duration.ZERO, 0.01, Duration.ZERO, Duration.ZERO, 4);
             scheduler = new Scheduler(
-                    model, pool, clock, new BatchLoop.Limits(4, 24, 8, 200),
+                    model, pool, clock, new BatchLoop.Limits(4, 24, drafts ? 16 : 8, 200, speculation),
                     new Checks(config, ledger, WeightWatch.NONE, List.of()));
         }
 
@@ -123,13 +132,24 @@ class KvFaultTest {
     @ParameterizedTest
     @EnumSource(value = KvFaults.Kind.class, mode = EnumSource.Mode.EXCLUDE, names = "INDEX_BIT") // there are no index keys
     void completionsAreThoseOfARunWithoutFaults(KvFaults.Kind kind) {
+        completionsAreThoseOfARunWithoutFaults(kind, Speculation.OFF);
+    }
+
+    /// The same where tokens are drafted; what is damaged may be the draft layer's.
+    @ParameterizedTest
+    @EnumSource(KvFaults.Kind.class)
+    void completionsWithDraftsAreThoseOfARunWithoutFaults(KvFaults.Kind kind) {
+        completionsAreThoseOfARunWithoutFaults(kind, new Speculation(Speculation.Mode.MTP, 2));
+    }
+
+    private static void completionsAreThoseOfARunWithoutFaults(KvFaults.Kind kind, Speculation speculation) {
         var random = new SplittableRandom(kind.ordinal());
         int injected = 0;
         long found = 0;
         long recomputed = 0;
         int honest = 0;
         for (int run = 0; run < RUNS; run++) {
-            try (House house = new House(run % 4 == 0 ? "strict" : "default")) {
+            try (House house = new House(run % 4 == 0 ? "strict" : "default", speculation)) {
                 injected += drive(house, random, 60, () -> {
                     List<Integer> pages = kind == KvFaults.Kind.EPOCH_BIT
                             ? KvFaults.heldPages(house.pool)

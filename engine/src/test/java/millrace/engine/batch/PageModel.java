@@ -14,6 +14,10 @@ final class PageModel implements StepModel {
     private static final int TOKENS = 16;
 
     private final long pageBytes;
+
+    /// Where the draft layer's part of a page begins; its end without one.
+    private final long draftsFrom;
+
     private final float[] logits;
     boolean spoilt;
 
@@ -21,7 +25,13 @@ final class PageModel implements StepModel {
     ToIntFunction<StepPlan> foreign = plan -> -1;
 
     PageModel(long pageBytes, int maxLogitRows) {
+        this(pageBytes, maxLogitRows, false);
+    }
+
+    /// @param drafts whether the second half of each page is a draft layer's, that is right as often as not
+    PageModel(long pageBytes, int maxLogitRows, boolean drafts) {
         this.pageBytes = pageBytes;
+        draftsFrom = drafts ? pageBytes / 2 : pageBytes;
         logits = new float[maxLogitRows * VOCAB];
     }
 
@@ -50,13 +60,40 @@ final class PageModel implements StepModel {
         return out;
     }
 
+    @Override
+    public boolean drafts() {
+        return draftsFrom < pageBytes;
+    }
+
+    @Override
+    public int draft(StepPlan plan, int[] sources, boolean further) {
+        int out = 0;
+        for (int row = 0, s = 0; s < plan.segmentCount(); s++) {
+            PageTable pages = plan.pages(s);
+            for (int i = 0; i < plan.rows(s); i++, row++) {
+                int position = plan.position(row);
+                long own = read(pages, position + 1, draftsFrom, pageBytes);
+                long next = further ? own : mix(read(pages, position + 1), plan.token(row));
+                write(pages, position, next, plan.token(row), draftsFrom, pageBytes);
+                if (plan.wanted(s) == StepPlan.Logits.LAST && i == plan.rows(s) - 1) {
+                    fill(own < 0 ? next : own, out++ * VOCAB);
+                }
+            }
+        }
+        return out;
+    }
+
     /// A hash of all words before the position.
     private long read(PageTable pages, int position) {
+        return read(pages, position, 0, draftsFrom);
+    }
+
+    private long read(PageTable pages, int position, long from, long to) {
         long hash = 17;
         for (int page = 0; page * TOKENS < position; page++) {
             int slots = Math.min(TOKENS, position - page * TOKENS);
-            MemorySegment memory = Memory.ALL.asSlice(pages.addresses()[page], pageBytes);
-            long words = slots * pageBytes / TOKENS / Long.BYTES;
+            MemorySegment memory = Memory.ALL.asSlice(pages.addresses()[page] + from, to - from);
+            long words = slots * (to - from) / TOKENS / Long.BYTES;
             for (long w = 0; w < words; w++) {
                 hash = hash * 6364136223846793005L + memory.get(ValueLayout.JAVA_LONG, w * Long.BYTES);
             }
@@ -65,8 +102,12 @@ final class PageModel implements StepModel {
     }
 
     private void write(PageTable pages, int position, long before, int token) {
-        MemorySegment memory = Memory.ALL.asSlice(pages.addresses()[position / TOKENS], pageBytes);
-        long slot = pageBytes / TOKENS;
+        write(pages, position, before, token, 0, draftsFrom);
+    }
+
+    private void write(PageTable pages, int position, long before, int token, long part, long end) {
+        MemorySegment memory = Memory.ALL.asSlice(pages.addresses()[position / TOKENS] + part, end - part);
+        long slot = (end - part) / TOKENS;
         long from = position % TOKENS * slot;
         long word = mix(before, token);
         for (long at = 0; at < slot; at += Long.BYTES) {
