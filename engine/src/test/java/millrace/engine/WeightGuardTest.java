@@ -38,6 +38,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class WeightGuardTest {
     private static final int INJECTIONS = 400;
+    private static final int INJECTIONS_BEFORE_USE = 10_000;
 
     /// Warns of every fault, as it should; thousands of them would hide all else.
     private static final Logger WARNINGS = Logger.getLogger(WeightGuard.class.getName());
@@ -344,7 +345,7 @@ class WeightGuardTest {
         guard.checkCompressed();
         Random random = new Random(8);
         List<Region> packed = guard.regions().stream().filter(Region::compressed).toList();
-        for (int i = 0; i < INJECTIONS; i++) {
+        for (int i = 0; i < INJECTIONS_BEFORE_USE; i++) {
             MemorySegment data = ((MatrixRegion) packed.get(random.nextInt(packed.size()))).matrix().data();
             long bit = random.nextLong(8 * data.byteSize());
             Damage.flip(data, bit);

@@ -121,13 +121,13 @@ class AlarmsTest {
             public void close() {}
         };
         Alarms running = Alarms.start(engine, "instance-1", slow, new ServiceMetrics(new SimpleMeterRegistry()));
-        engine.post(Kind.COMPUTE, Result.REPAIRED, "NUMERIC_GUARD", "", IntegrityEvent.NO_STEP);
+        engine.post(Kind.COMPUTE, Result.REPAIRED, "ENGINE_NUMERIC", "", IntegrityEvent.NO_STEP);
         assertThat(inside.await(20, TimeUnit.SECONDS)).isTrue();
         running.raise("LOG", Alarms.REFUSED, "LOG_STATE_DIVERGED", "");
         assertThat(sent).isEmpty();
         open.countDown();
         running.close();
-        assertThat(sent).extracting(AlarmRecord::getCode).containsExactly("NUMERIC_GUARD", "LOG_STATE_DIVERGED");
+        assertThat(sent).extracting(AlarmRecord::getCode).containsExactly("ENGINE_NUMERIC", "LOG_STATE_DIVERGED");
     }
 
     @Test

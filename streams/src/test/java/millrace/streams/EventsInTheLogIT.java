@@ -128,7 +128,7 @@ class EventsInTheLogIT {
         WatchedEngine[] self = new WatchedEngine[1];
         WatchedEngine engine = new WatchedEngine(number -> {
             if (number == 2) {
-                self[0].post(Kind.COMPUTE, Result.REPAIRED, "NUMERIC_GUARD", IntegrityEvent.NO_STEP);
+                self[0].post(Kind.COMPUTE, Result.REPAIRED, "ENGINE_NUMERIC", IntegrityEvent.NO_STEP);
             } else if (number == 3) {
                 throw new IllegalStateException("the third prompt breaks the stream thread");
             }
@@ -143,8 +143,8 @@ class EventsInTheLogIT {
             client.assertExactlyOnce(ids);
             ClusterClient.sleep(1_500);
             assertThat(leaves(client)).filteredOn(leaf -> leaf.getEvent() == AuditEvent.FAULT)
-                    .extracting(AttestationRecord::getErrorCode).containsExactly("NUMERIC_GUARD");
-            assertThat(alarms(client)).extracting(AlarmRecord::getCode).containsExactly("NUMERIC_GUARD");
+                    .extracting(AttestationRecord::getErrorCode).containsExactly("ENGINE_NUMERIC");
+            assertThat(alarms(client)).extracting(AlarmRecord::getCode).containsExactly("ENGINE_NUMERIC");
             assertThat(client.audit(NoteVerifier.parse(service.vkey())).word()).isEqualTo("ok");
             assertThat(end).isNotDone();
         }

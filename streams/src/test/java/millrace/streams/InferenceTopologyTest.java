@@ -394,10 +394,10 @@ class InferenceTopologyTest {
     void answersAPromptThatTheEngineCouldNotFinish() {
         start();
         service.send(prompt("r-1", "q").build());
-        service.engine.end("r-1", ScriptedEngine.failed("NUMERIC_GUARD", "logits: expected finite values, got NaN"));
+        service.engine.end("r-1", ScriptedEngine.failed("ENGINE_NUMERIC", "logits: expected finite values, got NaN"));
         service.turn();
         assertThat(service.completion(0).getFinishReason()).isEqualTo(FinishReason.failed);
-        assertThat(service.completion(0).getErrorCode()).isEqualTo("NUMERIC_GUARD");
+        assertThat(service.completion(0).getErrorCode()).isEqualTo("ENGINE_NUMERIC");
         assertThat(service.leaf(0).getEvent()).isEqualTo(AuditEvent.INFERENCE);
         assertThat(service.leaf(0).getVerdict()).isEqualTo(AuditVerdict.FAILED);
         assertThat(service.pending()).isZero();

@@ -6,6 +6,7 @@ import java.io.PrintWriter;
 import java.nio.file.NoSuchFileException;
 import java.util.concurrent.Callable;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 import millrace.engine.EngineException;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.Verdict;
@@ -25,12 +26,21 @@ final class AuditConsole {
 
     private final CommandSpec spec;
     private final boolean json;
-    private final long startNanos = System.nanoTime();
-    private long shownNanos = startNanos;
+    private final LongSupplier clock;
+    private final long startNanos;
+    private long shownNanos;
 
     AuditConsole(CommandSpec spec, boolean json) {
+        this(spec, json, System::nanoTime);
+    }
+
+    /// @param clock nanoseconds since any moment
+    AuditConsole(CommandSpec spec, boolean json, LongSupplier clock) {
         this.spec = spec;
         this.json = json;
+        this.clock = clock;
+        startNanos = clock.getAsLong();
+        shownNanos = startNanos;
     }
 
     /// Runs a command's body and turns everything that is no verdict into exit code 3: 1 means that a log is violated,
@@ -115,7 +125,7 @@ final class AuditConsole {
     }
 
     private boolean due() {
-        long now = System.nanoTime();
+        long now = clock.getAsLong();
         if (now - shownNanos < PROGRESS_NANOS) {
             return false;
         }
@@ -127,7 +137,7 @@ final class AuditConsole {
         if (done <= 0 || total <= 0) {
             return "";
         }
-        double seconds = (System.nanoTime() - startNanos) / 1e9;
+        double seconds = (clock.getAsLong() - startNanos) / 1e9;
         long more = Math.round(seconds / done * Math.max(0, total - done));
         return ", %d %%, %.0f a second, %d s left".formatted(Math.min(100, 100 * done / total), done / seconds, more);
     }

@@ -40,7 +40,7 @@ import org.jspecify.annotations.Nullable;
 ///   before it came, or before it was taken up again, is not computed.
 final class Invariants {
     private static final byte[] NO_VALUE = {-1, -1};
-    private static final Set<String> HONEST = Set.of("NUMERIC_GUARD", "OVERLOADED");
+    private static final Set<String> HONEST = Set.of("ENGINE_NUMERIC", "OVERLOADED");
 
     private final Simulation simulation;
     /// How many prompts of a partition have the same bytes.

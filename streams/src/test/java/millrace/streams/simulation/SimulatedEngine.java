@@ -165,8 +165,8 @@ final class SimulatedEngine implements TextEngine {
         return switch (job.mishap) {
             case NONE, HANGS -> answer(job);
             case NOT_A_NUMBER -> {
-                ledger.post(Kind.COMPUTE, Result.REPAIRED, "NUMERIC_GUARD", "row=1");
-                yield failed(job.prompt, "NUMERIC_GUARD", "logits: expected finite values, got NaN");
+                ledger.post(Kind.COMPUTE, Result.REPAIRED, "ENGINE_NUMERIC", "row=1");
+                yield failed(job.prompt, "ENGINE_NUMERIC", "logits: expected finite values, got NaN");
             }
             case OUT_OF_MEMORY -> failed(job.prompt, "OVERLOADED", "memory: expected room for one more page, got none");
             case PAGE_DAMAGED -> {
