@@ -79,7 +79,7 @@ class CudaEngineTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"glm4_moe, INT8", "kimi_k2, FP8"})
+    @CsvSource({"glm4_moe, INT8", "kimi_k2, FP8", "glm_moe_dsa, INT8"})
     void theBitsAreThoseOfARequestAlone(String family, KvFormat format) throws IOException {
         List<GenerationRequest> requests = requests(7);
         List<Answer> alone;
@@ -114,7 +114,8 @@ class CudaEngineTest {
     /// for near ties within the tolerance of docs/numerics.md.
     @ParameterizedTest
     @CsvSource({"glm4_moe, F32, stored, 0x1p-15", "kimi_k2, BF16, packed, 0x1p-9", "glm4_moe_lite, INT8, int8, 0x1p-7",
-        "glm4, INT4, int4, 0x1p-7", "qwen2, BF16, bf16, 0x1p-9", "llama, INT8, int8, 0x1p-7"})
+        "glm4, INT4, int4, 0x1p-7", "qwen2, BF16, bf16, 0x1p-9", "llama, INT8, int8, 0x1p-7",
+        "glm_moe_dsa, F32, stored, 0x1p-15"})
     void theProcessorFollowsItsAnswers(String family, KvFormat format, String weights, double share) throws IOException {
         List<GenerationRequest> requests = requests(3);
         EngineConfig config = config(family, format, 3, 64, 200).withWeightFormat(weights);

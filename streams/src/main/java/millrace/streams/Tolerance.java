@@ -15,9 +15,11 @@ record Tolerance(double share) {
     /// Orders of summation whose results were compared with one another; of others nothing is known.
     private static final Set<String> COMPARED = Set.of("cpu-strict/v3", "cuda-mma/v1");
 
-    /// By KV format. Where keys and values are rounded to codes, a sum that differs in its last bit may take another code.
+    /// By KV format. Where keys and values are rounded to codes, a sum that differs in its last bit may take another code. Where
+    /// index keys are, a row may then attend to another position, for which there is no bound: those formats are not here.
     private static final Map<String, Tolerance> SHARES = Map.of(
             "f32", new Tolerance(0x1p-15),
+            "f32 index f32", new Tolerance(0x1p-15),
             "bf16", new Tolerance(0x1p-9),
             "int8", new Tolerance(0x1p-7),
             "int4", new Tolerance(0x1p-7),

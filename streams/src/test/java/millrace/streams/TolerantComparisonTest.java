@@ -164,5 +164,9 @@ class TolerantComparisonTest {
         assertThat(Tolerance.between(leaf, "cpu-strict/v2")).as("nobody compared them").isNull();
         leaf.setKvFormat("another");
         assertThat(Tolerance.between(leaf, "cpu-strict/v3")).isNull();
+        leaf.setKvFormat("f32 index f32");
+        assertThat(Tolerance.between(leaf, "cpu-strict/v3")).as("sparse attention whose choice nothing rounds").isNotNull();
+        leaf.setKvFormat("bf16 index bf16");
+        assertThat(Tolerance.between(leaf, "cpu-strict/v3")).as("one choice more or less has no bound").isNull();
     }
 }
