@@ -14,6 +14,8 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.function.Function;
 import java.util.stream.Collectors;
+import millrace.engine.kv.KvLayout;
+import millrace.engine.model.DraftConfig;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.MoeConfig;
 import millrace.engine.model.Transformer;
@@ -22,7 +24,7 @@ import org.junit.jupiter.api.Test;
 /// docs/capacity.md plans with the numbers that the engine plans with.
 class CapacityPageTest {
     private static final Map<String, ModelConfig> MODELS = Map.of(
-            "Kimi K2", kimi(), "GLM-4.5", glm(5120, 92, 12_288, 1_536, 160, 3, true), "GLM-4.5-Air", glm(4096, 46, 10_944, 1_408, 128, 1, false),
+            "Kimi K2", kimi(), "GLM-5.2", glm5(), "GLM-4.5", glm(5120, 92, 12_288, 1_536, 160, 3, true), "GLM-4.5-Air", glm(4096, 46, 10_944, 1_408, 128, 1, false),
             "Llama 3.1 8B", config(RandomShapes.llamaConfig(4096, 32, 32, 8, 14_336, 128_256, 131_072).put("tie_word_embeddings", false)));
 
     /// Counted once for each model: the largest has 70,000 tensors.
@@ -40,6 +42,19 @@ class CapacityPageTest {
     private static ModelConfig kimi() {
         ObjectNode config = PublishedShapes.config("kimi-k2", 61);
         return config(config.put("n_routed_experts", 384).put("vocab_size", 163_840));
+    }
+
+    /// GLM-5.2 and 5.3; 5 and 5.1 have an indexer in every layer.
+    private static ModelConfig glm5() {
+        ObjectNode config = PublishedShapes.config("glm-5.2", 78);
+        config.put("n_routed_experts", 256).put("vocab_size", 154_880).put("first_k_dense_replace", 3);
+        return config(config.put("index_skip_topk_offset", 3).put("max_position_embeddings", 1_048_576));
+    }
+
+    /// With the draft layer that it is published with: GLM-4.5 and 4.5-Air repeat the vocabulary in theirs.
+    private static ModelConfig drafting(String model) {
+        boolean own = !model.equals("GLM-5.2");
+        return MODELS.get(model).withDraft(new DraftConfig(own, own, true));
     }
 
     private static ModelConfig glm(int hidden, int layers, int dense, int expert, int experts, int firstMoe, boolean normed) {
@@ -100,6 +115,32 @@ class CapacityPageTest {
         }
     }
 
+    @Test
+    void indexKeysAndDraftLayersAreThoseOfTheCache() throws IOException {
+        for (List<String> row : table("Sparse attention and draft layers")) {
+            String model = row.getFirst();
+            KvFormat format = KvFormat.ofId(row.get(1));
+            KvLayout layout = Transformer.kvLayout(MODELS.get(model), format);
+            boolean sparse = MODELS.get(model).indexer() != null;
+            assertThat(row).isEqualTo(List.of(
+                    model,
+                    row.get(1),
+                    Long.toString(layout.bytesPerToken() - layout.indexBytesPerToken()),
+                    sparse ? layout.indexBytesPerToken() + " (" + layout.indexFormat().id() + ")" : "-",
+                    Long.toString(layout.bytesPerToken()),
+                    Long.toString(Transformer.kvLayout(drafting(model), format).bytesPerToken()),
+                    number("%.1f", (ModelInspection.parameters(drafting(model)) - Counts.OF.get(model).all()) / 1e9)));
+        }
+    }
+
+    /// What one token reads of the cache: of latents those that are chosen, of index keys all.
+    private static double cacheRead(ModelConfig config, KvFormat kv, long context) {
+        KvLayout layout = Transformer.kvLayout(config, kv);
+        long chosen = config.indexer() == null ? context : Math.min(context, config.indexer().topK());
+        return (double) chosen * (layout.bytesPerToken() - layout.indexBytesPerToken())
+                + (double) context * layout.indexBytesPerToken();
+    }
+
     /// What one step reads of the weights: all that is not routed, and the experts that a batch meets.
     private static double readPerStep(String model, int batch) {
         Counts counts = Counts.OF.get(model);
@@ -122,7 +163,7 @@ class CapacityPageTest {
             long context = Long.parseLong(row.get(4));
             double bandwidth = Double.parseDouble(row.get(5)) * 1e9;
             double bytes = readPerStep(row.get(0), batch) * bytesEach
-                    + (double) batch * context * Transformer.kvLayout(config, kv).bytesPerToken();
+                    + batch * cacheRead(config, kv, context);
             assertThat(row.get(6)).as("GB a step in %s", row).isEqualTo(number("%.1f", bytes / 1e9));
             assertThat(row.get(7)).as("tokens per second in %s", row).isEqualTo(number("%.0f", batch * bandwidth / bytes));
         }
