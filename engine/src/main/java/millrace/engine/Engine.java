@@ -352,7 +352,25 @@ public final class Engine implements TextEngine {
     public Generation score(String id, List<Integer> ids, boolean all, ScoreListener listener) {
         check.ids(ids);
         check.fits(ids.size(), 0, pool.capacityTokens());
-        return loop.score(id, array(ids), all, listener);
+        return loop.score(id, array(ids), all, false, listener);
+    }
+
+    /// The same for the logits of the draft layer: at position t those of the token of position t + 2, from the hidden state of
+    /// position t and the token of position t + 1. So of T tokens the first T − 1 have some.
+    ///
+    /// @param all logits of every such position, else of the last
+    /// @throws InvalidRequestException with a stable code, when the ids can never be served, or the engine drafts no tokens
+    public Generation scoreDrafts(String id, List<Integer> ids, boolean all, ScoreListener listener) {
+        if (card.speculation().mode() == Speculation.Mode.OFF) {
+            throw new InvalidRequestException(
+                    "SPECULATION_UNAVAILABLE", "drafts: expected an engine with a draft layer, got one with speculation off");
+        }
+        check.ids(ids);
+        if (ids.size() < 2) {
+            throw new InvalidRequestException("PROMPT_EMPTY", "prompt: expected at least two tokens, got one");
+        }
+        check.fits(ids.size(), 0, pool.capacityTokens());
+        return loop.score(id, array(ids), all, true, listener);
     }
 
     /// Follows an answer to a prompt, through the same steps as generations: what this engine would have chosen at each step.

@@ -180,8 +180,8 @@ public final class BatchLoop implements AutoCloseable {
     }
 
     /// @param all logits of every position, else of the last
-    public Generation score(String id, int[] ids, boolean all, ScoreListener listener) {
-        var work = new ScoringWork(all, logitsCheck, listener, load::decrementAndGet);
+    public Generation score(String id, int[] ids, boolean all, boolean drafts, ScoreListener listener) {
+        var work = new ScoringWork(all, drafts, logitsCheck, listener, load::decrementAndGet);
         return submit(new Sequence(id, ids, 0, 0, Long.MAX_VALUE, "", clock.nanos(), work));
     }
 

@@ -39,6 +39,9 @@ final class Drafting {
     /// The most tokens that may be drafted for each of them.
     private final int[] limits;
 
+    /// The row of the logits that each of them drafts from.
+    private final int[] rowOf;
+
     private final Counts counts = new Counts();
     private long began;
 
@@ -64,6 +67,7 @@ final class Drafting {
         sources = new int[limits.maxRows()];
         drafters = new Sequence[limits.maxBatch()];
         this.limits = new int[limits.maxBatch()];
+        rowOf = new int[limits.maxBatch()];
     }
 
     /// How many of a sequence's drafts a step can check: its pages have room for them, or free ones do that nobody is about to
@@ -121,12 +125,15 @@ final class Drafting {
         int next = next(step, planned);
         int count = plan(step, planned, next);
         int rows = plan.segmentCount() == 0 ? 0 : model.draft(plan, sources, false);
-        count = take(count, 0, rows);
+        expect(plan.logitRowCount(), rows);
+        hand(step, planned);
+        count = take(count, 0);
         fed.run();
         for (int drafted = 1; count > 0 && drafted < next; drafted++) {
             count = further(count, drafted);
             if (count > 0) {
-                count = take(count, drafted, model.draft(plan, sources, true));
+                expect(count, model.draft(plan, sources, true));
+                count = take(count, drafted);
             }
         }
         plan.clear();
@@ -168,14 +175,49 @@ final class Drafting {
             for (int i = 0; i < rows; i++) {
                 sources[plan.rowCount() + i] = step.firstRow(s) + i;
             }
+            boolean heard = hears(step, s, sequence);
             plan.add(step.pages(s), sequence.tokens(), start + 1, rows, start,
-                    limit > 0 ? StepPlan.Logits.LAST : StepPlan.Logits.NONE);
+                    heard ? StepPlan.Logits.ALL : limit > 0 ? StepPlan.Logits.LAST : StepPlan.Logits.NONE);
             if (limit > 0) {
+                rowOf[count] = plan.logitRowCount() - 1;
                 drafters[count] = sequence;
                 limits[count++] = limit;
             }
         }
         return count;
+    }
+
+    /// Whether a sequence takes the draft layer's logits of this step's rows: of those whose own logits it took.
+    private static boolean hears(StepPlan step, int segment, Sequence sequence) {
+        return sequence.work.hearsDrafts() && step.wanted(segment) == StepPlan.Logits.ALL;
+    }
+
+    /// Hands the draft layer's logits to those that take them.
+    private void hand(StepPlan step, Sequence[] planned) {
+        int row = 0;
+        int fed = 0;
+        for (int s = 0; s < step.segmentCount() && fed < plan.segmentCount(); s++) {
+            if (plan.pages(fed) != step.pages(s)) {
+                continue;
+            }
+            int rows = switch (plan.wanted(fed)) {
+                case NONE -> 0;
+                case LAST -> 1;
+                case ALL -> plan.rows(fed);
+            };
+            for (int i = 0; i < rows && hears(step, s, planned[s]); i++) {
+                planned[s].work.acceptDraft(
+                        planned[s], plan.startPosition(fed) + i, model.logits(), (row + i) * model.vocabSize());
+            }
+            row += rows;
+            fed++;
+        }
+    }
+
+    private static void expect(int wanted, int rows) {
+        if (rows != wanted) {
+            throw new IllegalStateException("drafts: expected logits of " + wanted + " rows, got " + rows);
+        }
     }
 
     /// The first draft writes nothing, each further one the position before it.
@@ -196,7 +238,8 @@ final class Drafting {
             PageTable pages = sequence.pages;
             if (limits[i] > drafted && pages != null) {
                 int position = sequence.length() - 2 + drafted;
-                sources[kept] = i;
+                sources[kept] = rowOf[i];
+                rowOf[kept] = kept;
                 plan.add(pages, sequence.tokens(), position + 1, 1, position, StepPlan.Logits.LAST);
                 drafters[kept] = sequence;
                 limits[kept++] = limits[i];
@@ -209,14 +252,11 @@ final class Drafting {
     ///
     /// @param drafted drafts that each of them has
     /// @return how many go on
-    private int take(int count, int drafted, int rows) {
-        if (rows != count) {
-            throw new IllegalStateException("drafts: expected logits of " + count + " rows, got " + rows);
-        }
+    private int take(int count, int drafted) {
         float[] logits = model.logits();
         for (int i = 0; i < count; i++) {
             Sequence sequence = drafters[i];
-            int offset = i * model.vocabSize();
+            int offset = rowOf[i] * model.vocabSize();
             int token = check.problem(logits, offset, false) == null
                     ? sequence.work.draft(sequence, drafted, logits, offset, check.best())
                     : Choice.NONE;

@@ -9,22 +9,30 @@ final class ScoringWork implements Work {
     private static final System.Logger LOG = System.getLogger(ScoringWork.class.getName());
 
     private final boolean all;
+    private final boolean drafts;
     private final LogitsCheck check;
     private final ScoreListener listener;
     private final Runnable onEnd;
     private boolean heard;
 
+    /// @param drafts whether the draft layer's logits are handed out instead of the model's: of every position but the last
     /// @param onEnd run before the listener hears of the end
-    ScoringWork(boolean all, LogitsCheck check, ScoreListener listener, Runnable onEnd) {
+    ScoringWork(boolean all, boolean drafts, LogitsCheck check, ScoreListener listener, Runnable onEnd) {
         this.all = all;
+        this.drafts = drafts;
         this.check = check;
         this.listener = listener;
         this.onEnd = onEnd;
     }
 
+    /// Of the model's own logits.
+    ScoringWork(boolean all, LogitsCheck check, ScoreListener listener, Runnable onEnd) {
+        this(all, false, check, listener, onEnd);
+    }
+
     @Override
     public StepPlan.Logits wanted() {
-        return all ? StepPlan.Logits.ALL : StepPlan.Logits.LAST;
+        return all || drafts ? StepPlan.Logits.ALL : StepPlan.Logits.LAST;
     }
 
     @Override
@@ -34,6 +42,25 @@ final class ScoringWork implements Work {
             sequence.problem = problem;
             return Outcome.UNSOUND;
         }
+        if (!drafts) {
+            hand(sequence, position, logits, offset);
+        }
+        return position == sequence.length() - 1 ? Outcome.LENGTH : Outcome.CONTINUE;
+    }
+
+    @Override
+    public boolean hearsDrafts() {
+        return drafts;
+    }
+
+    @Override
+    public void acceptDraft(Sequence sequence, int position, float[] logits, int offset) {
+        if (all || position == sequence.length() - 2) {
+            hand(sequence, position, logits, offset);
+        }
+    }
+
+    private void hand(Sequence sequence, int position, float[] logits, int offset) {
         heard = true;
         try {
             listener.onLogits(position, logits, offset);
@@ -41,7 +68,6 @@ final class ScoringWork implements Work {
             LOG.log(System.Logger.Level.ERROR, "listener of scoring " + sequence.id + " failed; cancelling it", e);
             sequence.cancel();
         }
-        return position == sequence.length() - 1 ? Outcome.LENGTH : Outcome.CONTINUE;
     }
 
     /// Logits that were handed out cannot be taken back.

@@ -23,6 +23,14 @@ interface Work {
         return Choice.NONE;
     }
 
+    /// Whether it takes the logits of the draft layer, behind each position whose logits it takes but the last.
+    default boolean hearsDrafts() {
+        return false;
+    }
+
+    /// Takes the draft layer's logits of one position, of the token two behind it; valid during the call.
+    default void acceptDraft(Sequence sequence, int position, float[] logits, int offset) {}
+
     /// Tokens were dropped from the end of the sequence, or positions are to be delivered again: what was made of them so
     /// far is void.
     ///

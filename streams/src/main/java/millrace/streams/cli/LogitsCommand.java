@@ -11,9 +11,11 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
 import millrace.engine.Engine;
+import millrace.engine.EngineConfig;
 import millrace.engine.FinishReason;
 import millrace.engine.InvalidRequestException;
 import millrace.engine.ScoreListener;
+import millrace.engine.Speculation;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
@@ -33,13 +35,18 @@ import picocli.CommandLine.Spec;
             "Input: {\"id\": any, \"ids\": [token ids]}. The ids are fed as they are.",
             "Output, for the last position: {\"id\", \"top\": [[token, logit], ...]}, the",
             "  largest first, or with --all {\"id\", \"logits\": [...]}, one for each token of",
-            "  the vocabulary. A line that can not be served gets an error, and the exit",
-            "  code is 1.",
+            "  the vocabulary. With --positions {\"id\", \"rows\": [{\"position\", ...}, ...]}, a row",
+            "  of the same form for each position. A line that can not be served gets an",
+            "  error, and the exit code is 1.",
+            "With --mtp the logits are those of the draft layer: at position t of the token",
+            "  two behind it, from what the model has at t and the token behind it. So T",
+            "  ids have T - 1 positions, and a line needs at least two ids.",
             "",
             "Examples:",
             "  millrace logits --model glm-tiny --input ids.jsonl --output out.jsonl --top 5",
             "  echo '{\"id\": \"a\", \"ids\": [1, 2, 3]}' \\",
             "    | millrace logits --model DIR --input - --output - --all --kv f32",
+            "  millrace logits --model DIR --input ids.jsonl --output - --mtp --positions --kv f32",
             "",
             "Exit codes: 0 all lines served, 1 a line or the model is not good, 2 wrong usage."
         })
@@ -55,6 +62,12 @@ final class LogitsCommand implements Callable<Integer> {
 
     @ArgGroup(exclusive = true)
     Selection selection = new Selection();
+
+    @Option(names = "--mtp", description = "Logits of the draft layer; needs a checkpoint that has one.")
+    boolean mtp;
+
+    @Option(names = "--positions", description = "A row for every position instead of the last.")
+    boolean positions;
 
     @Spec
     CommandSpec spec;
@@ -81,7 +94,7 @@ final class LogitsCommand implements Callable<Integer> {
             throw new ParameterException(
                     spec.commandLine(), "--top: expected a number of at least 1, got " + selection.top);
         }
-        var config = options.config();
+        EngineConfig config = mtp ? drafting(options.config()) : options.config();
         PrintWriter err = spec.commandLine().getErr();
         List<JsonLines.Line> lines = JsonLines.read(input);
         List<List<Integer>> allIds = new ArrayList<>(lines.size());
@@ -110,16 +123,27 @@ final class LogitsCommand implements Callable<Integer> {
         return bad.get() == 0 ? 0 : 1;
     }
 
+    /// The draft layer is there where tokens may be drafted.
+    private static EngineConfig drafting(EngineConfig config) {
+        return config.speculation().mode() == Speculation.Mode.MTP
+                ? config
+                : config.withSpeculation(new Speculation(Speculation.Mode.MTP, config.speculation().tokens()));
+    }
+
     private CompletableFuture<ObjectNode> score(Engine engine, JsonLines.Line line, List<Integer> ids) {
         var result = new CompletableFuture<ObjectNode>();
         int vocabSize = engine.card().vocabSize();
         try {
-            engine.score(line.where(), ids, false, new ScoreListener() {
-                private float[] row = {};
+            var listener = new ScoreListener() {
+                private final ArrayNode rows = JsonLines.mapper().createArrayNode();
 
                 @Override
                 public void onLogits(int position, float[] logits, int offset) {
-                    row = Arrays.copyOfRange(logits, offset, offset + vocabSize);
+                    ObjectNode row = rows.addObject();
+                    if (positions) {
+                        row.put("position", position);
+                    }
+                    put(row, Arrays.copyOfRange(logits, offset, offset + vocabSize));
                 }
 
                 @Override
@@ -127,9 +151,14 @@ final class LogitsCommand implements Callable<Integer> {
                     done.incrementAndGet();
                     tokens.addAndGet(ids.size());
                     result.complete(
-                            reason == FinishReason.LENGTH ? line(line.id(), row) : error(line.id(), errorCode, errorMessage));
+                            reason == FinishReason.LENGTH ? line(line.id(), rows) : error(line.id(), errorCode, errorMessage));
                 }
-            });
+            };
+            if (mtp) {
+                engine.scoreDrafts(line.where(), ids, positions, listener);
+            } else {
+                engine.score(line.where(), ids, positions, listener);
+            }
         } catch (InvalidRequestException e) {
             result.complete(error(line.id(), e.code(), e.getMessage()));
         }
@@ -144,21 +173,24 @@ final class LogitsCommand implements Callable<Integer> {
         return line;
     }
 
-    private ObjectNode line(JsonNode id, float[] row) {
+    private ObjectNode line(JsonNode id, ArrayNode rows) {
         ObjectNode line = JsonLines.mapper().createObjectNode();
         line.set("id", id);
+        return positions ? line.set("rows", rows) : line.setAll((ObjectNode) rows.get(0));
+    }
+
+    private void put(ObjectNode line, float[] row) {
         if (selection.all) {
             ArrayNode logits = line.putArray("logits");
             for (float logit : row) {
                 logits.add(logit);
             }
-            return line;
+            return;
         }
         ArrayNode top = line.putArray("top");
         for (int token : largest(row, selection.top)) {
             top.addArray().add(token).add(row[token]);
         }
-        return line;
     }
 
     /// The `k` tokens with the largest logits, the largest first, equal ones in order of id.

@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.stream.Stream;
+import millrace.engine.DeveloperModels;
 import millrace.engine.KvFormat;
 import millrace.streams.Models;
 import org.junit.jupiter.api.BeforeAll;
@@ -89,6 +90,27 @@ class OfflineToolsTest {
                 assertThat(top.get(k).get(1).asDouble()).isCloseTo(expected.get(k).get(1).asDouble(), within(1e-3));
             }
         }
+    }
+
+    @Test
+    void draftLayersAreListenedToAndChangeNoAnswer() throws IOException {
+        String model = dir.resolve("sparse").toString();
+        DeveloperModels.writeRandom(Path.of(model), 3, DeveloperModels.RandomSpec.parse("random:glm_moe_dsa:400k"));
+        String ids = "{\"id\":1,\"ids\":[5,6,7,8,9]}\n";
+        List<JsonNode> drafts = lines("logits", model, ids + "{\"id\":2,\"ids\":[5]}\n", 1, "--mtp", "--positions", "--top", "2");
+        assertThat(drafts.getFirst().get("rows")).hasSize(4).allSatisfy(row -> assertThat(row.get("top")).hasSize(2));
+        assertThat(drafts.getFirst().at("/rows/3/position").asInt()).isEqualTo(3);
+        assertThat(drafts.getLast().at("/error/code").asText()).isEqualTo("PROMPT_EMPTY");
+        JsonNode last = lines("logits", model, ids, 0, "--mtp", "--top", "2").getFirst();
+        assertThat(last.get("top")).isEqualTo(drafts.getFirst().at("/rows/3/top"));
+        assertThat(lines("logits", model, ids, 0, "--positions").getFirst().get("rows")).hasSize(5);
+
+        String prompts = "{\"id\":1,\"ids\":[5,6,7,8],\"max_tokens\":24}\n{\"id\":2,\"ids\":[9,8,7],\"max_tokens\":24,\"temperature\":0.8,\"seed\":7}\n";
+        List<JsonNode> off = lines("generate", model, prompts, 0, "--kv-index", "bf16");
+        assertThat(lines("generate", model, prompts, 0, "--kv-index", "bf16", "--speculation", "mtp:3"))
+                .extracting(result -> result.get("ids")).isEqualTo(off.stream().map(result -> result.get("ids")).toList());
+        assertThat(run("logits", "--model", model("glm-tiny"), "--input", "-", "--output", dir.resolve("none").toString(), "--mtp"))
+                .isOne();
     }
 
     @ParameterizedTest
