@@ -99,6 +99,16 @@ public final class EngineFaults {
         }
 
         @Override
+        public boolean drafts() {
+            return model.drafts();
+        }
+
+        @Override
+        public int draft(StepPlan plan, int[] sources, boolean further) {
+            return model.draft(plan, sources, further);
+        }
+
+        @Override
         public @Nullable LogitFacts facts() {
             return model.facts();
         }
