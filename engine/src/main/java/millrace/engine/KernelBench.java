@@ -7,7 +7,9 @@ import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Objects;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 import millrace.engine.format.WeightFormat;
@@ -21,11 +23,12 @@ import millrace.engine.kernel.Matrix;
 import millrace.engine.kernel.Memory;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Rows;
+import millrace.engine.kernel.Selection;
 import millrace.engine.kernel.StepInputs;
 import millrace.engine.kv.KvLayout;
 
 /// The kernels that read memory, each alone: products with one matrix in every weight format, and attention over a long
-/// cache in every KV format, on every backend.
+/// cache in every KV format, to all of it or to what an indexer chooses, on every backend.
 ///
 /// A pass reads memory that the passes before it have pushed out of the caches: matrices and caches lie there in many
 /// copies, which are read in turn. Which passes run, and in which order, is the caller's choice: so variants can take
@@ -56,6 +59,11 @@ public final class KernelBench implements AutoCloseable {
     private static final int RANK = 512;
     private static final int NOPE_DIM = 128;
     private static final int ROPE_DIM = 64;
+    /// Sparse attention as GLM-5 has it.
+    private static final int INDEX_HEADS = 32;
+
+    private static final int INDEX_DIM = 128;
+    private static final int CHOSEN = 2048;
 
     /// How large the operands are.
     ///
@@ -77,13 +85,14 @@ public final class KernelBench implements AutoCloseable {
 
     /// One thing to measure.
     ///
-    /// @param bench `gemv` (one row), `gemm` or `attention`
-    /// @param format of the weights, in attention of the cache
+    /// @param bench `gemv` (one row), `gemm`, `attention`, `select` (the positions of the largest scores of index keys) or
+    ///        `sparse` (attention to as many)
+    /// @param format of the weights, else of the cache
     /// @param shape of the operands
-    /// @param batch rows of the product; 1 in attention
-    /// @param bytes that a pass reads at least: weights with their scales, or the cache
+    /// @param batch rows of the product; else 1
+    /// @param bytes that a pass reads at least: weights with their scales, or of the cache
     /// @param flops of a pass, two for a multiply-add
-    /// @param tokens rows that a pass gets through; in attention one for each layer that it reads
+    /// @param tokens rows that a pass gets through; of the cache one for each layer that it reads
     public record Case(
             String bench, String backend, String format, String shape, int batch, long bytes, long flops, double tokens) {}
 
@@ -281,7 +290,8 @@ public final class KernelBench implements AutoCloseable {
             });
             Rows q = random(kernels, 1, HEADS * HEAD_DIM);
             Rows out = kernels.hostRows(1, HEADS * HEAD_DIM);
-            attention(backend, format, layers, tokens, pages, name, flops, batch -> {
+            Case one = new Case("attention", backend.name(), format.id(), name, 1, bytes(layout, tokens), flops, 1);
+            add(backend, one, layers.layers(), tokens, pages, batch -> {
                 for (int layer = 0; layer < layers.layers(); layer++) {
                     kernels.attend(shape, batch, layers.blockOffset(layer, 0), HEADS, KV_HEADS, scale, q, out);
                 }
@@ -290,6 +300,7 @@ public final class KernelBench implements AutoCloseable {
         }
     }
 
+    /// Attention to all, and where index keys can be had in the format, their choice and attention to it.
     private void latent(KvFormat format, int tokens) {
         KvLayout layout;
         try {
@@ -300,44 +311,92 @@ public final class KernelBench implements AutoCloseable {
         if (!(layout.shape() instanceof CacheShape.Latent shape)) {
             return;
         }
+        KvLayout indexed = layout.withIndex(format.indexFormat(), 1, INDEX_DIM);
         float scale = (float) (1 / Math.sqrt(NOPE_DIM + ROPE_DIM));
-        long flops = 2L * LATENT_HEADS * (2 * RANK + ROPE_DIM) * tokens; // of a layer
+        long flops = 2L * LATENT_HEADS * (2 * RANK + ROPE_DIM); // of a layer, for a position
         String name = "latent, " + LATENT_HEADS + " heads, " + RANK + " + " + ROPE_DIM + ", " + tokens + " tokens";
         Map<String, List<long[]>> caches = new HashMap<>();
         for (Backend backend : backends) {
             Kernels kernels = backend.kernels();
-            KvLayout layers = layers(kernels, layout, tokens);
+            KvLayout layers = layers(kernels, indexed, tokens);
+            CacheShape.Keys index = Objects.requireNonNull(layers.index());
             List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
                 Rows latents = random(kernels, CacheShape.TOKENS, RANK);
                 Rows ropes = random(kernels, CacheShape.TOKENS, ROPE_DIM);
-                return caches(kernels, layers, tokens, batch -> kernels.store(shape, batch, 0, latents, ropes));
+                Rows keys = random(kernels, CacheShape.TOKENS, INDEX_DIM);
+                return caches(kernels, layers, tokens, batch -> {
+                    kernels.store(shape, batch, 0, latents, ropes);
+                    kernels.store(index, batch, layers.indexOffset(0), keys);
+                });
             });
             Rows latentQ = random(kernels, 1, LATENT_HEADS * RANK);
             Rows q = random(kernels, 1, LATENT_HEADS * (NOPE_DIM + ROPE_DIM));
             Rows out = kernels.hostRows(1, LATENT_HEADS * RANK);
-            attention(backend, format, layers, tokens, pages, name, flops, batch -> {
+            Case one = new Case("attention", backend.name(), format.id(), name, 1, bytes(layout, tokens), flops * tokens, 1);
+            add(backend, one, layers.layers(), tokens, pages, batch -> {
                 for (int layer = 0; layer < layers.layers(); layer++) {
                     kernels.attend(shape, batch, layers.blockOffset(layer, 0), LATENT_HEADS, scale, latentQ, q, out);
                 }
                 kernels.fetch(out, 1);
             });
+            if (format.indexFormat() == format) {
+                int chosen = Math.min(CHOSEN, tokens / 2);
+                Selection selection = select(backend, layers, chosen, tokens, pages);
+                Case sparse = new Case("sparse", backend.name(), format.id(), chosen + " of " + name, 1,
+                        chosen * layout.bytesPerToken(), flops * chosen, 1);
+                add(backend, sparse, layers.layers(), tokens, pages, batch -> {
+                    for (int layer = 0; layer < layers.layers(); layer++) {
+                        long offset = layers.blockOffset(layer, 0);
+                        kernels.attend(shape, batch, offset, LATENT_HEADS, scale, latentQ, q, selection, out);
+                    }
+                    kernels.fetch(out, 1);
+                });
+            }
         }
+    }
+
+    /// Adds the choice of positions, and makes it. Pages are alike, so that of each the same slots are chosen.
+    private Selection select(Backend backend, KvLayout layers, int chosen, int tokens, List<long[]> pages) {
+        Kernels kernels = backend.kernels();
+        CacheShape.Keys index = Objects.requireNonNull(layers.index());
+        Rows q = random(kernels, 1, INDEX_HEADS * INDEX_DIM);
+        Rows weights = random(kernels, 1, INDEX_HEADS);
+        Selection selection = kernels.selection(1, chosen);
+        float scale = (float) (1 / Math.sqrt(INDEX_HEADS * INDEX_DIM));
+        long bytes = (long) tokens / CacheShape.TOKENS * index.blockBytes();
+        String name = chosen + " of " + tokens + " index keys, " + INDEX_HEADS + " heads of " + INDEX_DIM;
+        Case one = new Case("select", backend.name(), index.format().name().toLowerCase(Locale.ROOT), name, 1, bytes,
+                2L * INDEX_HEADS * INDEX_DIM * tokens, 1);
+        add(backend, one, layers.layers(), tokens, pages, batch -> {
+            for (int layer = 0; layer < layers.layers(); layer++) {
+                kernels.select(index, batch, layers.indexOffset(layer), INDEX_HEADS, scale, q, weights, selection);
+            }
+            kernels.fetch(weights, 1);
+        });
+        passes.getLast().run();
+        return selection;
+    }
+
+    /// Of one layer of this layout.
+    private static long bytes(KvLayout layout, int tokens) {
+        return (long) tokens / CacheShape.TOKENS * layout.pageBytes();
     }
 
     /// The layout of one layer, with as many as a pass reads.
     private KvLayout layers(Kernels kernels, KvLayout one, int tokens) {
-        long bytes = (long) tokens / CacheShape.TOKENS * one.pageBytes();
-        int layers = kernels.memoryBytes() > 0 ? operations(kernels, bytes, MOST_LAYERS) : 1;
-        return new KvLayout(one.format(), layers, one.heads(), one.shape());
+        int layers = kernels.memoryBytes() > 0 ? operations(kernels, bytes(one, tokens), MOST_LAYERS) : 1;
+        KvLayout all = new KvLayout(one.format(), layers, one.heads(), one.shape());
+        return one.index() == null ? all : all.withIndex(Objects.requireNonNull(one.indexFormat()), layers, INDEX_DIM);
     }
 
     private interface Operation {
         void on(CacheBatch batch);
     }
 
-    private void attention(
-            Backend backend, KvFormat format, KvLayout layout, int tokens, List<long[]> caches, String shape, long flops,
-            Operation attend) {
+    /// Adds a case of one token on the last position.
+    ///
+    /// @param one a layer of it
+    private void add(Backend backend, Case one, int layers, int tokens, List<long[]> caches, Operation operation) {
         Kernels kernels = backend.kernels();
         List<StepInputs> steps = caches.stream().map(pages -> {
             StepInputs step = kernels.inputs(1, pages.length, ROPE_DIM);
@@ -349,11 +408,10 @@ public final class KernelBench implements AutoCloseable {
         passes.add(() -> {
             StepInputs step = steps.get(next[0]++ % steps.size());
             kernels.send(step);
-            attend.on(step.batch());
+            operation.on(step.batch());
         });
-        long bytes = (long) tokens / CacheShape.TOKENS * layout.pageBytes();
-        int layers = layout.layers();
-        cases.add(new Case("attention", backend.name(), format.id(), shape, 1, bytes, flops * layers, layers));
+        cases.add(new Case(
+                one.bench(), one.backend(), one.format(), one.shape(), 1, layers * one.bytes(), layers * one.flops(), layers));
     }
 
     /// Addresses of the pages of as many caches as those of the hardware cannot hold. All pages hold the same 16 tokens: what

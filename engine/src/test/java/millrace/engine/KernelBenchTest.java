@@ -38,7 +38,9 @@ class KernelBenchTest {
         StandIn.assumePresent();
         List<String> processor = cases(List.of("scalar"), CudaConfig.SYSTEM, 32);
         assertThat(cases(List.of("cuda"), CudaConfig.STANDIN.withMemoryBytes(256 << 20), 2)).isEqualTo(processor);
-        assertThat(processor).hasSizeGreaterThan(40).doesNotHaveDuplicates();
+        assertThat(processor).hasSizeGreaterThan(40).doesNotHaveDuplicates()
+                .contains("select bf16 1 16 of 32 index keys, 32 heads of 128")
+                .contains("sparse int8 1 16 of latent, 64 heads, 512 + 64, 32 tokens");
     }
 
     @Test
