@@ -207,6 +207,9 @@ final class CudaAttention {
             Rows q,
             Selection selection,
             Rows out) {
+        if (rows == 0) {
+            return;
+        }
         CudaStore.require(latentQ, rows, heads * shape.rank());
         CudaStore.require(out, rows, heads * shape.rank());
         CudaStore.require(q, rows, q.width());

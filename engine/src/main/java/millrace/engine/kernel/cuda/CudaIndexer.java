@@ -6,8 +6,8 @@ import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.Selection;
 import millrace.engine.kernel.TileFormat;
 
-/// The indexer of sparse attention on the device: its keys with the bytes of the CPU (store_keys.cu), their scores (index.cu), and
-/// the positions of the largest (select.cu).
+/// The indexer of sparse attention on the device: its keys with the bytes of the CPU (store_keys.cu), their scores
+/// (index.cu), and the positions of the largest (select.cu).
 ///
 /// Scores never stand in memory together. Positions are taken window by window, ascending: the scores of a window, for every
 /// row, then the best of those and of what was kept before. How long a window is follows from the rows of the launch and

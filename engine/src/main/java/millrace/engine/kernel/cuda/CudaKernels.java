@@ -413,10 +413,7 @@ public final class CudaKernels implements Kernels {
             Rows q,
             Selection selection,
             Rows out) {
-        int rows = rows(batch);
-        if (rows > 0) {
-            attention.attend(shape, sent().of(batch), rows, layerOffset, heads, scale, latentQ, q, selection, out);
-        }
+        attention.attend(shape, sent().of(batch), rows(batch), layerOffset, heads, scale, latentQ, q, selection, out);
     }
 
     @Override

@@ -3,6 +3,7 @@ package millrace.engine.kernel.cuda;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
@@ -245,7 +246,7 @@ final class CudaIndexerTest {
     }
 
     private static int[] ints(CacheFixture f, long address, int count) {
-        try (var arena = java.lang.foreign.Arena.ofConfined()) {
+        try (Arena arena = Arena.ofConfined()) {
             MemorySegment copy = arena.allocate(4L * count, 8);
             f.gpu.download(copy, address);
             return copy.toArray(ValueLayout.JAVA_INT);
