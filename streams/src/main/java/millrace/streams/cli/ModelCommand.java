@@ -129,27 +129,9 @@ final class ModelCommand implements Callable<Integer> {
             report.put("layers", model.layers());
             report.put("vocab_size", model.vocabSize());
             report.put("max_context", model.maxContext());
-            ObjectNode kv = report.putObject("kv");
-            kv.put("budget_bytes", kvBytes);
-            for (ModelInspection.KvCost cost : model.kv()) {
-                kv.putObject(cost.format())
-                        .put("bytes_per_token", cost.bytesPerToken())
-                        .put("page_bytes", cost.pageBytes())
-                        .put("tokens_in_budget", cost.tokensIn(kvBytes))
-                        .put("index_format", cost.indexFormat().isEmpty() ? null : cost.indexFormat())
-                        .put("index_bytes_per_token", cost.indexBytesPerToken())
-                        .put("draft_bytes_per_token", cost.draftBytesPerToken());
-            }
+            describeCaches(report, model);
             describeSparse(report, model);
-            ModelInspection.Drafting drafting = model.drafting();
-            report.putObject("draft_layer")
-                    .put("present", drafting.layer())
-                    .put("parameters", drafting.parameters())
-                    .put("own_embedding", drafting.ownEmbedding())
-                    .put("own_head", drafting.ownHead());
-            report.putObject("speculation")
-                    .put("available", drafting.layer())
-                    .put("reason", drafting.layer() ? null : drafting.reason());
+            describeDrafting(report, model.drafting());
             ObjectNode tokenizer = report.putObject("tokenizer");
             tokenizer.put("kind", model.tokenizer()).put("vocab_size", model.tokenizerVocabSize());
             tokenizer.put("digest", model.tokenizerDigest()).put("chat_format", model.chatFormat());
@@ -164,6 +146,20 @@ final class ModelCommand implements Callable<Integer> {
                     .put("bytes", file.bytes())
                     .put("sha256", file.sha256()));
             return report;
+        }
+
+        private void describeCaches(ObjectNode report, ModelInspection model) {
+            ObjectNode kv = report.putObject("kv");
+            kv.put("budget_bytes", kvBytes);
+            for (ModelInspection.KvCost cost : model.kv()) {
+                kv.putObject(cost.format())
+                        .put("bytes_per_token", cost.bytesPerToken())
+                        .put("page_bytes", cost.pageBytes())
+                        .put("tokens_in_budget", cost.tokensIn(kvBytes))
+                        .put("index_format", cost.indexFormat().isEmpty() ? null : cost.indexFormat())
+                        .put("index_bytes_per_token", cost.indexBytesPerToken())
+                        .put("draft_bytes_per_token", cost.draftBytesPerToken());
+            }
         }
 
         private static void describeSparse(ObjectNode report, ModelInspection model) {
@@ -181,6 +177,17 @@ final class ModelCommand implements Callable<Integer> {
                     .put("shared_layers", sparse.sharedLayers())
                     .putObject("selected_share");
             contexts(model).forEach(context -> shares.put(Integer.toString(context), sparse.shareAt(context)));
+        }
+
+        private static void describeDrafting(ObjectNode report, ModelInspection.Drafting drafting) {
+            report.putObject("draft_layer")
+                    .put("present", drafting.layer())
+                    .put("parameters", drafting.parameters())
+                    .put("own_embedding", drafting.ownEmbedding())
+                    .put("own_head", drafting.ownHead());
+            report.putObject("speculation")
+                    .put("available", drafting.layer())
+                    .put("reason", drafting.layer() ? null : drafting.reason());
         }
 
         /// Some lengths up to the model's, and that.
