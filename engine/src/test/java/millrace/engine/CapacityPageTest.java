@@ -24,7 +24,8 @@ import org.junit.jupiter.api.Test;
 /// docs/capacity.md plans with the numbers that the engine plans with.
 class CapacityPageTest {
     private static final Map<String, ModelConfig> MODELS = Map.of(
-            "Kimi K2", kimi(), "GLM-5.2", glm5(), "GLM-4.5", glm(5120, 92, 12_288, 1_536, 160, 3, true), "GLM-4.5-Air", glm(4096, 46, 10_944, 1_408, 128, 1, false),
+            "Kimi K2", kimi(), "GLM-5.2", glm5(), "GLM-4.5", glm(5120, 92, 12_288, 1_536, 160, 3, true),
+            "GLM-4.5-Air", glm(4096, 46, 10_944, 1_408, 128, 1, false),
             "Llama 3.1 8B", config(RandomShapes.llamaConfig(4096, 32, 32, 8, 14_336, 128_256, 131_072).put("tie_word_embeddings", false)));
 
     /// Counted once for each model: the largest has 70,000 tensors.

@@ -33,11 +33,11 @@ class ResidentWeightsTest {
     @ParameterizedTest
     @MethodSource("models")
     void everyRegionIsMadeAgainBitForBit(String type, String target) throws IOException {
-        TinyModel.of(type).write(dir);
+        TinyModel.of(type).withOwnMtp(true, false).write(dir);
         try (Backend two = Backend.open("scalar", 2);
                 ModelFiles files = ModelFiles.open(dir);
                 ModelWeights weights = ModelWeights.load(
-                        ModelConfig.read(files), files, two.kernels(), WeightTargets.of(target));
+                        ModelConfig.read(files).withDraft(files), files, two.kernels(), WeightTargets.of(target));
                 ModelFiles later = ModelFiles.open(dir);
                 Backend one = Backend.open("scalar", 1)) {
             List<Region> regions = weights.regions();
@@ -70,14 +70,14 @@ class ResidentWeightsTest {
         }
     }
 
-    /// Norms, biases and matrices of the checkpoint: none is left out.
+    /// Norms, biases and matrices of the checkpoint, those of its draft layer included: none is left out.
     @ParameterizedTest
     @MethodSource("models")
     void everyTensorOfTheConfigIsWatched(String type, String target) throws IOException {
-        TinyModel.of(type).write(dir);
+        TinyModel.of(type).withOwnMtpEmbedding().write(dir);
         try (Backend backend = Backend.open("scalar", 1);
                 ModelFiles files = ModelFiles.open(dir)) {
-            ModelConfig config = ModelConfig.read(files);
+            ModelConfig config = ModelConfig.read(files).withDraft(files);
             try (ModelWeights weights =
                     ModelWeights.load(config, files, backend.kernels(), WeightTargets.of(target))) {
                 Set<String> sources = new HashSet<>();

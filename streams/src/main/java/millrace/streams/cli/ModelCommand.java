@@ -226,7 +226,8 @@ final class ModelCommand implements Callable<Integer> {
             for (ModelInspection.KvCost cost : model.kv()) {
                 String index = cost.indexFormat().isEmpty()
                         ? ""
-                        : String.format(Locale.ROOT, ", of which index keys in %s %,d", cost.indexFormat(), cost.indexBytesPerToken());
+                        : String.format(
+                                Locale.ROOT, ", of which index keys in %s %,d", cost.indexFormat(), cost.indexBytesPerToken());
                 String draft = cost.draftBytesPerToken() == 0
                         ? ""
                         : String.format(Locale.ROOT, ", %,d more with drafts", cost.draftBytesPerToken());
@@ -237,8 +238,8 @@ final class ModelCommand implements Callable<Integer> {
             ModelInspection.SparseAttention sparse = model.sparse();
             if (sparse != null) {
                 out.println(String.format(
-                        Locale.ROOT, "indexer      at most %,d positions, %d heads of %d, %s; layers: %d full, %d shared", sparse.topK(),
-                        sparse.heads(), sparse.headDim(), sparse.rotation(), sparse.fullLayers(), sparse.sharedLayers()));
+                        Locale.ROOT, "indexer      at most %,d positions, %d heads of %d, %s; layers: %d full, %d shared",
+                        sparse.topK(), sparse.heads(), sparse.headDim(), sparse.rotation(), sparse.fullLayers(), sparse.sharedLayers()));
                 out.println("             attends to " + contexts(model)
                         .mapToObj(context -> String.format(Locale.ROOT, "%.1f %% of %,d", 100 * sparse.shareAt(context), context))
                         .collect(Collectors.joining(", ")));
