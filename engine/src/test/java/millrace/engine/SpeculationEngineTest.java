@@ -34,6 +34,10 @@ class SpeculationEngineTest {
 
     private static final int PAGES = 22;
 
+    private static final ResponseFormat FORMAT = new ResponseFormat.JsonSchema("""
+            {"type":"object","properties":{"a":{"type":"string","maxLength":9},"b":{"type":"array","items":{"enum":["x",1,null]},
+            "minItems":2,"maxItems":5}},"required":["a","b"],"additionalProperties":false}""");
+
     @TempDir
     Path dir;
 
@@ -62,6 +66,7 @@ class SpeculationEngineTest {
         EngineConfig drafting = config.withSpeculation(Speculation.of(speculation)).withKvBytes(16L * PAGES * bytesPerToken);
         try (Engine on = Engine.openForIds(drafting)) {
             compare(family, answer(on, requests, 5, () -> {}), expected);
+            follow(on, requests, expected);
         }
         // The first step waits until all are submitted.
         var submitted = new CountDownLatch(1);
@@ -77,6 +82,18 @@ class SpeculationEngineTest {
             }
             assertThat(on.stats().prefixHitTokens()).isPositive();
             assertThat(on.stats().kvFreePages()).isEqualTo(on.stats().kvPages());
+        }
+    }
+
+    /// Answers that are followed, in chunks like those of a prompt, are what is chosen there.
+    private static void follow(Engine engine, List<GenerationRequest> requests, List<GenerationResult> expected) {
+        for (int i = 0; i < requests.size(); i++) {
+            var end = new CompletableFuture<Trace>();
+            engine.trace(engine.prepare(requests.get(i)), expected.get(i).tokenIds(), end::complete);
+            assertThat(end.join().departures()).as("request %d", i).isEmpty();
+            assertThat(end.join().steps()).isEqualTo(expected.get(i).tokenIds().size());
+            assertThat(end.join().activations()).usingRecursiveComparison()
+                    .isEqualTo(expected.get(i).transcript().activations());
         }
     }
 
@@ -112,7 +129,11 @@ class SpeculationEngineTest {
             Sampling sampling = i % 2 == 0 ? Sampling.GREEDY : new Sampling(1.2f, 0.95f, 50, 0f, 1.1f, i);
             var request = new GenerationRequest(
                     "r" + i, new PromptInput.TokenIds(prompt), sampling, 10 + random.nextInt(60), List.of(), Long.MAX_VALUE, i % 2);
-            requests.add(i % 4 == 0 ? request.withLogprobs(2) : request);
+            requests.add(switch (i % 5) {
+                case 0 -> request.withLogprobs(2);
+                case 3 -> request.withFormat(FORMAT);
+                default -> request;
+            });
         }
         return requests;
     }
