@@ -100,7 +100,7 @@ public final class ServiceConfig {
             .define("log.format", Type.STRING, "text", ValidString.in("text", "json"), Importance.LOW,
                     "Form of what serve writes to standard error: text, or json, one object per line.")
             .define("engine.model", Type.STRING, "", Importance.HIGH,
-                    "Directory of the model's checkpoint, or the name of a bundled model (glm-tiny, kimi-tiny).")
+                    "Directory of the model's checkpoint, or the name of a bundled model (glm-tiny, glm-tiny-mtp, kimi-tiny).")
             .define("engine.model.digest", Type.STRING, "", Importance.HIGH,
                     "Digest that the model must have (sha256: and 64 hexadecimal digits); empty accepts and records any.")
             .define("engine.backend", Type.STRING, "auto", ValidString.in("auto", "cuda", "native", "vector", "scalar"), Importance.MEDIUM,

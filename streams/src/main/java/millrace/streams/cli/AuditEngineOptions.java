@@ -15,7 +15,7 @@ import picocli.CommandLine.Option;
 /// The engine of `audit replay`. What the answers were computed with is taken from their leaves where it can be.
 final class AuditEngineOptions {
     @Option(names = "--model", required = true, paramLabel = "DIR",
-            description = "Directory with the checkpoint, or glm-tiny or kimi-tiny, which come along.")
+            description = "Directory with the checkpoint, or glm-tiny, glm-tiny-mtp or kimi-tiny, which come along.")
     String model = "";
 
     @Option(names = "--backend", paramLabel = "NAME", defaultValue = "auto",

@@ -21,7 +21,7 @@ import picocli.CommandLine.Spec;
             "Exit codes: 0 done, 1 something failed, 2 wrong usage."
         })
 final class BenchRecoveryCommand implements Callable<Integer> {
-    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny, glm-tiny-mtp or kimi-tiny (default: ${DEFAULT-VALUE}).")
     String model = "glm-tiny";
 
     @Option(names = "--rounds", paramLabel = "N", description = "Kills (default: ${DEFAULT-VALUE}).")

@@ -26,7 +26,7 @@ final class BenchServeCommand implements Callable<Integer> {
     @Mixin
     BenchOptions options = new BenchOptions();
 
-    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny, glm-tiny-mtp or kimi-tiny (default: ${DEFAULT-VALUE}).")
     String model = "glm-tiny";
 
     @Option(names = "--load", paramLabel = "PERCENT", split = ",",

@@ -24,7 +24,7 @@ import picocli.CommandLine.Spec;
             "Exit codes: 0 done, 1 something failed, 2 wrong usage."
         })
 final class BenchThroughputCommand implements Callable<Integer> {
-    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny, glm-tiny-mtp or kimi-tiny (default: ${DEFAULT-VALUE}).")
     String model = "glm-tiny";
 
     @Option(names = "--questions", paramLabel = "N", description = "Questions per round (default: ${DEFAULT-VALUE}).")

@@ -32,7 +32,7 @@ import picocli.CommandLine.Spec;
             "Exit codes: 0 all questions answered and the audit verified, 1 not so, 2 wrong usage."
         })
 final class DemoCommand implements Callable<Integer> {
-    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny or kimi-tiny (default: ${DEFAULT-VALUE}).")
+    @Option(names = "--model", paramLabel = "NAME", description = "glm-tiny, glm-tiny-mtp or kimi-tiny (default: ${DEFAULT-VALUE}).")
     String model = "glm-tiny";
 
     @Option(names = "--questions", paramLabel = "N", description = "How many questions (default: ${DEFAULT-VALUE}).")

@@ -37,7 +37,7 @@ final class EngineOptions {
     @Option(
             names = "--model",
             paramLabel = "DIR",
-            description = "Directory with a Hugging Face checkpoint, or glm-tiny or kimi-tiny, which come along. Required, "
+            description = "Directory with a Hugging Face checkpoint, or glm-tiny, glm-tiny-mtp or kimi-tiny, which come along. Required, "
                     + "here or as -D engine.model=DIR.")
     @Nullable String model;
 

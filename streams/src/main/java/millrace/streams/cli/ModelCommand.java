@@ -58,7 +58,7 @@ final class ModelCommand implements Callable<Integer> {
     static final class Inspect implements Callable<Integer> {
         @Parameters(
                 paramLabel = "DIR",
-                description = "Directory with a Hugging Face checkpoint, or glm-tiny or kimi-tiny, which come along.")
+                description = "Directory with a Hugging Face checkpoint, or glm-tiny, glm-tiny-mtp or kimi-tiny, which come along.")
         String model = "";
 
         @Option(

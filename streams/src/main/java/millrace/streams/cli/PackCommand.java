@@ -49,7 +49,7 @@ final class PackCommand implements Callable<Integer> {
 
     @Parameters(
             paramLabel = "DIR",
-            description = "Directory with a Hugging Face checkpoint, or glm-tiny or kimi-tiny, which come along.")
+            description = "Directory with a Hugging Face checkpoint, or glm-tiny, glm-tiny-mtp or kimi-tiny, which come along.")
     String model = "";
 
     @Option(names = "--format", paramLabel = "FORMAT", required = true, description = "bf16, packed, int8 or int4.")

@@ -44,7 +44,7 @@ final class QualityCommand implements Callable<Integer> {
     private static final int WINDOW = 256;
     private static final int MAX_TOKENS = 64;
 
-    @Option(names = "--model", paramLabel = "NAME", description = "A bundled model, may be repeated; default: all.")
+    @Option(names = "--model", paramLabel = "NAME", description = "A bundled model, may be repeated; default: all that answer differently.")
     List<String> models = new ArrayList<>();
 
     @Option(names = "--backend", paramLabel = "NAME", description = "auto (default), native, vector or scalar: the same figures.")
@@ -78,7 +78,7 @@ final class QualityCommand implements Callable<Integer> {
         }
         QualityPage target = page == null ? null : QualityPage.read(page);
         List<ObjectNode> rows = new ArrayList<>();
-        for (String model : models.isEmpty() ? Models.bundled() : models) {
+        for (String model : models.isEmpty() ? Models.distinct() : models) {
             rows.addAll(measure(model));
         }
         PrintWriter out = spec.commandLine().getOut();

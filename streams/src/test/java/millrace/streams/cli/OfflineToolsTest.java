@@ -369,7 +369,7 @@ class OfflineToolsTest {
                 with(base, "--kv-bytes", "lots"));
         usage("expected --questions, --text or --tokens, got none", "eval", "--model", model("glm-tiny"));
         usage("expected --text or --tokens, got both", "eval", "--model", "glm-tiny", "--text", "a", "--tokens", "b");
-        usage("--model: expected one of [glm-tiny, kimi-tiny], got \"x\"", "eval", "quality", "--model", "x");
+        usage("--model: expected one of [glm-tiny, glm-tiny-mtp, kimi-tiny], got \"x\"", "eval", "quality", "--model", "x");
         usage("--write: expected no --model: a page has the tables of all", "eval", "quality", "--model", "glm-tiny", "--write",
                 "x.md");
         usage("--top: expected a number of at least 1, got 0", "logits", "--model", "x", "--input", "-", "--output", "-",
