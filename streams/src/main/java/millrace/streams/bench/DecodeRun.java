@@ -34,19 +34,21 @@ final class DecodeRun {
     /// Each sequence is counted for itself, between the first and the last of its tokens in that time: where tokens are drafted
     /// ahead, sequences of one step get different numbers of them.
     ///
+    /// @param source what the sequences begin with, from number `first` on
     /// @param perStep the most tokens that a step gives a sequence
     /// @param uncached whether the prompts have to be computed, so that the first sequences wait longer for the last
-    static double tokensPerSecond(Engine engine, int batch, int context, int steps, int perStep, boolean uncached) {
+    static double tokensPerSecond(
+            Engine engine, Prompts source, int first, int batch, int context, int steps, int perStep, boolean uncached) {
         int waiting = 2 + (uncached ? Math.ceilDiv(batch * context, CHUNK) : batch * PAGE / CHUNK);
         List<Clock> clocks = new ArrayList<>();
         CountDownLatch open = new CountDownLatch(batch + 1);
         List<PreparedPrompt> prompts = new ArrayList<>();
         for (int sequence = 0; sequence < batch; sequence++) {
             clocks.add(new Clock(open));
-            prompts.add(engine.prepare(
-                    GenerationRequest.greedy("decode " + sequence, prompt(context, sequence), (steps + waiting) * perStep)));
+            prompts.add(engine.prepare(GenerationRequest.greedy(
+                    "decode " + sequence, source.prompt(context, first + sequence), (steps + waiting) * perStep)));
         }
-        PreparedPrompt starter = engine.prepare(GenerationRequest.greedy("start", prompt(1, -1), 1));
+        PreparedPrompt starter = engine.prepare(GenerationRequest.greedy("start", Prompts.RANDOM.prompt(1, -1), 1));
         engine.submit(starter, new Starter(open, () -> {
             for (int sequence = 0; sequence < batch; sequence++) {
                 engine.submit(prompts.get(sequence), clocks.get(sequence));
@@ -67,21 +69,41 @@ final class DecodeRun {
     /// Computes the prompts of a batch, one after the other, so that the prefix cache has them.
     static void prompts(Engine engine, int batch, int context) {
         for (int sequence = 0; sequence < batch; sequence++) {
-            Run.all(engine, List.of(GenerationRequest.greedy("prompt " + sequence, prompt(context, sequence), 1)));
+            Run.all(engine, List.of(GenerationRequest.greedy("prompt " + sequence, Prompts.RANDOM.prompt(context, sequence), 1)));
         }
     }
 
     /// Tokens of a prompt over the time to its first token.
     static double prefillTokensPerSecond(Engine engine, int tokens, int round) {
         GenerationResult result = Run.all(engine, List.of(
-                GenerationRequest.greedy("prefill", prompt(tokens, 1_000 + round), 1))).getFirst();
+                GenerationRequest.greedy("prefill", Prompts.RANDOM.prompt(tokens, 1_000 + round), 1))).getFirst();
         return tokens / ((result.timings().firstTokenNanos() - result.timings().queuedNanos()) / 1e9);
     }
 
-    /// A prompt of ids that every vocabulary has and that end nothing; equal numbers give equal prompts.
-    private static PromptInput prompt(int tokens, int number) {
-        return new PromptInput.TokenIds(
-                new SplittableRandom(number).ints(tokens, 1, VOCABULARY).boxed().collect(Collectors.toList()));
+    /// What sequences begin with; equal numbers give equal prompts.
+    ///
+    /// @param text ids to take prompts from, one behind the other; where there are none they are random, of ids that every vocabulary
+    ///        has and that end nothing
+    record Prompts(List<Integer> text) {
+        static final Prompts RANDOM = new Prompts(List.of());
+
+        Prompts {
+            text = List.copyOf(text);
+        }
+
+        boolean random() {
+            return text.isEmpty();
+        }
+
+        /// @param tokens not more than the text has
+        PromptInput prompt(int tokens, int number) {
+            if (random()) {
+                return new PromptInput.TokenIds(
+                        new SplittableRandom(number).ints(tokens, 1, VOCABULARY).boxed().collect(Collectors.toList()));
+            }
+            int start = (int) ((long) number * tokens % (text.size() - tokens + 1));
+            return new PromptInput.TokenIds(text.subList(start, start + tokens));
+        }
     }
 
     private static void await(CountDownLatch open) {

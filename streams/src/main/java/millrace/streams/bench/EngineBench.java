@@ -53,9 +53,11 @@ public final class EngineBench {
     /// @param steps of decode that a round measures, at batch 1; larger batches take fewer
     /// @param cuda the device of the backend `cuda`
     /// @param filled whether prompts are filled in instead of computed, see [Engine#openFilled]
+    /// @param text that prompts are taken from, so that drafts are met as in use; random ids where there is none
     public record Settings(
             Path model, String label, List<Variant> variants, List<Integer> batches, List<Integer> contexts, int prefill,
-            int steps, int rounds, int threads, CudaConfig cuda, boolean filled) {
+            int steps, int rounds, int threads, CudaConfig cuda, boolean filled,
+            @Nullable String text) {
         public Settings {
             variants = List.copyOf(variants);
             batches = List.copyOf(batches);
@@ -215,7 +217,20 @@ public final class EngineBench {
         Engine engine = settings.filled() ? Engine.openFilled(config) : Engine.openForIds(config);
         double seconds = (System.nanoTime() - start) / 1e9;
         return new OpenVariant(
-                settings.label(), variant, engine, model, batches(variant), seconds, Math.max(0, ProcessMemory.resident() - before));
+                settings.label(), variant, engine, model, batches(variant), prompts(engine), seconds,
+                Math.max(0, ProcessMemory.resident() - before));
+    }
+
+    private DecodeRun.Prompts prompts(Engine engine) {
+        if (settings.text() == null) {
+            return DecodeRun.Prompts.RANDOM;
+        }
+        List<Integer> ids = IntStream.of(engine.codec().encode(settings.text(), false)).boxed().toList();
+        if (ids.size() < most(settings.contexts())) {
+            throw new IllegalArgumentException("bench engine: text: expected at least the " + most(settings.contexts())
+                    + " tokens of a prompt, got " + ids.size() + "; take a longer text or a shorter context");
+        }
+        return new DecodeRun.Prompts(ids);
     }
 
     /// What one context and batch is measured with in all rounds: the variants, their results, and the order of the next round.
@@ -248,7 +263,8 @@ public final class EngineBench {
         List<BenchResult> results = variants.stream()
                 .map(one -> one.result("decode", batch, threads()).label("context", Integer.toString(context)))
                 .toList();
-        results.forEach(result -> result.label("prompts", settings.filled() ? "filled" : "computed"));
+        String prompts = settings.text() != null ? "text" : settings.filled() ? "filled" : "computed";
+        results.forEach(result -> result.label("prompts", prompts));
         return new Block(
                 context, batch, variants, results, new ArrayList<>(IntStream.range(0, variants.size()).boxed().toList()));
     }
@@ -263,7 +279,9 @@ public final class EngineBench {
         for (int i : block.order()) {
             OpenVariant one = block.variants().get(i);
             BenchResult result = block.results().get(i);
-            rates[i] = one.decode(batch, block.context(), round < 0 ? 4 : steps, round < 0, settings.filled(), round < 0 ? null : result);
+            boolean cold = round < 0;
+            rates[i] = one.decode(
+                    batch, block.context(), cold ? 4 : steps, round, cold, settings.filled(), cold ? null : result);
         }
         double bandwidth = (before + memory.bytesPerSecond()) / 2;
         for (int i = 0; round >= 0 && i < rates.length; i++) {

@@ -10,10 +10,11 @@ import org.jspecify.annotations.Nullable;
 /// An engine that is being measured, and what opening it has cost.
 ///
 /// @param label the model's name in results
+/// @param prompts of what decodes
 /// @param residentBytes by how much the process grew
 record OpenVariant(
-        String label, EngineBench.Variant variant, Engine engine, ModelInspection model, List<Integer> batches, double openSeconds,
-        long residentBytes) implements AutoCloseable {
+        String label, EngineBench.Variant variant, Engine engine, ModelInspection model, List<Integer> batches,
+        DecodeRun.Prompts prompts, double openSeconds, long residentBytes) implements AutoCloseable {
 
     String backend() {
         return engine.card().backend();
@@ -41,18 +42,21 @@ record OpenVariant(
 
     /// Tokens per second of a batch; NaN if a sequence ended too early to tell.
     ///
+    /// @param round of the measurement; prompts that are text are others in each
     /// @param cold whether the prompts have to be computed; afterwards they come out of the prefix cache, if there is one
     /// @param filled whether prompts are filled in rather than computed
     /// @param result takes what came of drafts, if there are any; null where nobody asks
-    double decode(int batch, int context, int steps, boolean cold, boolean filled, @Nullable BenchResult result) {
+    double decode(
+            int batch, int context, int steps, int round, boolean cold, boolean filled, @Nullable BenchResult result) {
         if (cold && filled) {
             DecodeRun.prompts(engine, batch, context);
         }
-        boolean computed = cold && !filled;
+        boolean computed = !prompts.random() || cold && !filled;
+        int first = prompts.random() ? 0 : (round + 1) * batch;
         DraftStats before = engine.stats().drafts();
-        double rate = DecodeRun.tokensPerSecond(engine, batch, context, steps, perStep(), computed);
+        double rate = DecodeRun.tokensPerSecond(engine, prompts, first, batch, context, steps, perStep(), computed);
         if (Double.isNaN(rate)) {
-            rate = DecodeRun.tokensPerSecond(engine, batch, context, steps, perStep(), true);
+            rate = DecodeRun.tokensPerSecond(engine, prompts, first, batch, context, steps, perStep(), true);
         }
         if (result != null && variant.drafts()) {
             accepted(before, engine.stats().drafts(), result);

@@ -68,7 +68,7 @@ final class BenchAllCommand implements Callable<Integer> {
                     .map(format -> new Variant(backend, "bf16", format, List.of()))
                     .toList();
             List<Integer> lengths = options.quick ? List.of(64, 1024) : List.of(64, 1024, 4096);
-            return BenchEngineCommand.measure(options, model, variants, List.of(1), lengths, 0, CudaConfig.SYSTEM, false, progress);
+            return BenchEngineCommand.measure(options, model, variants, List.of(1), lengths, 0, CudaConfig.SYSTEM, false, null, progress);
         }
     }
 
@@ -84,7 +84,7 @@ final class BenchAllCommand implements Callable<Integer> {
             String architecture, String size, List<Variant> variants, List<Integer> batches, List<Integer> contexts,
             int prefill, Consumer<String> progress) {
         try (BenchModel model = BenchModel.of("random:" + architecture + ":" + size, null, progress)) {
-            return BenchEngineCommand.measure(options, model, variants, batches, contexts, prefill, CudaConfig.SYSTEM, false, progress);
+            return BenchEngineCommand.measure(options, model, variants, batches, contexts, prefill, CudaConfig.SYSTEM, false, null, progress);
         }
     }
 }

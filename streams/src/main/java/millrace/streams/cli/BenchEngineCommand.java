@@ -1,5 +1,7 @@
 package millrace.streams.cli;
 
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -27,6 +29,7 @@ import picocli.CommandLine.Option;
             "  millrace bench engine --model random:llama:1b --batch 1,8 --json",
             "  millrace bench engine --model DIR --kv int8 --context 4096",
             "  millrace bench engine --model DIR --speculation off,mtp:1,mtp:2 --batch 1,2,4,8",
+            "  millrace bench engine --model glm-tiny-mtp --text play.txt --speculation off,mtp:1,mtp:2 --batch 1",
             "  millrace bench engine --model random:glm-5.2:2l --context 4096,32768 --fill --batch 1",
             "",
             "Exit codes: 0 done, 1 something failed, 2 wrong usage."
@@ -68,6 +71,11 @@ final class BenchEngineCommand implements Callable<Integer> {
                     + "is made of their embeddings. Long contexts then take a tenth of the time, and decode costs what it costs.")
     boolean fill;
 
+    @Option(names = "--text", paramLabel = "FILE",
+            description = "Takes prompts from this text, others in each round, instead of random ids: drafts are then met as "
+                    + "often as in use.")
+    @Nullable Path text;
+
     @Option(names = "--kv-index", paramLabel = "FORMAT", split = ",",
             description = "Formats of index keys of sparse attention, or auto (default).")
     List<String> index = List.of("auto");
@@ -108,6 +116,7 @@ final class BenchEngineCommand implements Callable<Integer> {
             }
         }
         CudaConfig cuda = device.cuda(options);
+        String prompts = prompts();
         return options.run((limits, progress) -> {
             List<EngineBench.Variant> variants = new ArrayList<>();
             for (String backend : options.backends(backends, limits)) {
@@ -119,9 +128,20 @@ final class BenchEngineCommand implements Callable<Integer> {
                 }
             }
             try (BenchModel local = BenchModel.of(model, keep, progress)) {
-                return measure(options, local, variants, counts, lengths, prefill, cuda, fill, progress);
+                return measure(options, local, variants, counts, lengths, prefill, cuda, fill, prompts, progress);
             }
         });
+    }
+
+    private @Nullable String prompts() {
+        if (text != null && fill) {
+            throw options.wrong("--text: expected no --fill with it, as a text is computed");
+        }
+        try {
+            return text == null ? null : Files.readString(text);
+        } catch (IOException e) {
+            throw options.wrong("--text: expected a readable text file, got \"" + text + "\"");
+        }
     }
 
     private Speculation speculation(String value) {
@@ -134,11 +154,15 @@ final class BenchEngineCommand implements Callable<Integer> {
 
     static List<BenchResult> measure(
             BenchOptions options, BenchModel model, List<EngineBench.Variant> variants, List<Integer> batches,
-            List<Integer> contexts, int prefill, CudaConfig cuda, boolean fill, java.util.function.Consumer<String> progress) {
+            List<Integer> contexts, int prefill, CudaConfig cuda, boolean fill, @Nullable String text,
+            java.util.function.Consumer<String> progress) {
+        // Prompts that are text differ between rounds, and so does how many drafts are right.
+        int steps = (options.quick ? 8 : 16) * (text == null ? 1 : 4);
+        int rounds = text == null ? Math.min(5, options.rounds()) : options.rounds();
         return new EngineBench(
                         new EngineBench.Settings(
-                                model.directory(), model.label(), variants, batches, contexts, prefill,
-                                options.quick ? 8 : 16, Math.min(5, options.rounds()), options.threads, cuda, fill),
+                                model.directory(), model.label(), variants, batches, contexts, prefill, steps, rounds,
+                                options.threads, cuda, fill, text),
                         progress)
                 .run();
     }

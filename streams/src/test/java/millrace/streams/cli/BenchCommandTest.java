@@ -11,6 +11,7 @@ import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import millrace.streams.Models;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -65,6 +66,20 @@ class BenchCommandTest {
             assertThat(result.get("speculation").asText()).isEqualTo("off");
             assertThat(result.has("cost_to_context_300")).isEqualTo(result.get("context").asInt() == 900);
         });
+    }
+
+    @Test
+    void engineDraftsOnTextAsOftenRightAsInUse() throws IOException {
+        Path text = Files.writeString(dir.resolve("play.txt"), Models.text("glm-tiny-mtp"));
+        assertThat(run("bench", "engine", "--model", "glm-tiny-mtp", "--text", text.toString(), "--speculation", "off,mtp:2",
+                "--quick", "--rounds", "2", "--batch", "1", "--prefill", "0", "--json")).as(err.toString()).isZero();
+        JsonNode results = new ObjectMapper().readTree(out.toString()).get("results");
+        assertThat(results).extracting(r -> r.get("speculation").asText() + " " + r.get("prompts").asText())
+                .containsExactly("off text", "mtp:2 text");
+        assertThat(results.get(0).has("accepted_1")).isFalse();
+        assertThat(results.get(1).get("accepted_1").asDouble()).isBetween(0.2, 0.95);
+        assertThat(results.get(1).get("accepted_2").asDouble()).isLessThan(results.get(1).get("accepted_1").asDouble());
+        assertThat(results.get(1).get("ratio_to_off").asDouble()).isPositive();
     }
 
     @Test
@@ -128,6 +143,11 @@ class BenchCommandTest {
     @Test
     void wrongUsageIsRefusedBeforeAnythingIsMeasured() throws IOException {
         String[] engine = {"bench", "engine", "--model", "random:llama:1m"};
+        Path text = Files.writeString(dir.resolve("short.txt"), "To be");
+        refused("--text: expected no --fill with it, as a text is computed", "bench", "engine", "--model", "glm-tiny", "--fill",
+                "--text", text.toString());
+        refused("--text: expected a readable text file, got \"" + dir + "\"", "bench", "engine", "--model", "glm-tiny", "--text",
+                dir.toString());
         refused("Missing required option: '--model=MODEL'", "bench", "engine");
         refused("--model: random model: expected random:ARCH:PARAMS, for example random:llama:1b or random:kimi_k2:300m, got "
                 + "\"random:llama\"", "bench", "engine", "--model", "random:llama");
@@ -143,7 +163,7 @@ class BenchCommandTest {
         refused("--rounds: expected a whole number from 1 to 1000, got \"0\"", "bench", "machine", "--rounds", "0");
         refused("--threads: expected a whole number from 0 to 1024, got \"-1\"", "bench", "kernels", "--threads", "-1");
         refused("--batch: expected a whole number from 1 to 1024, got \"0\"", "bench", "integrity", "--batch", "0");
-        refused("--model: expected glm-tiny, kimi-tiny, got \"gpt\"", "bench", "serve", "--model", "gpt");
+        refused("--model: expected glm-tiny, glm-tiny-mtp, kimi-tiny, got \"gpt\"", "bench", "serve", "--model", "gpt");
         refused("--load: expected whole numbers from 1 to 1000, got \"0\"", "bench", "serve", "--load", "0");
         refused("--load: expected a whole number from 1 to 99, got \"100\"", "bench", "latency", "--load", "70,100");
         refused("--prompts: expected a whole number from 1 to 1000000, got \"0\"", "bench", "latency", "--prompts", "0");
@@ -160,6 +180,13 @@ class BenchCommandTest {
         assertThat(run("bench", "machine", "--write", page.toString())).isOne();
         assertThat(err.toString()).startsWith("millrace: " + page + ": expected the lines <!-- bench: begin -->");
         assertThat(out.toString()).isEmpty();
+    }
+
+    @Test
+    void aTextThatIsShorterThanAPromptIsRefused() throws IOException {
+        Path text = Files.writeString(dir.resolve("short.txt"), "To be, or not to be");
+        assertThat(run("bench", "engine", "--model", "glm-tiny", "--text", text.toString(), "--quick", "--batch", "1")).isEqualTo(1);
+        assertThat(err.toString()).containsPattern("text: expected at least the 64 tokens of a prompt, got \\d\\d?; take a longer text");
     }
 
     private void refused(String message, String... arguments) {
