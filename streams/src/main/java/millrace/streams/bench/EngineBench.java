@@ -131,12 +131,8 @@ public final class EngineBench {
             case "int4" -> 0.65;
             default -> 2.1;
         };
-        return (long) (model.parameters() * perWeight * withDraftLayer(variant)) + kvBytes(variant);
-    }
-
-    /// A draft layer is a layer more, of weights and of the KV cache.
-    private double withDraftLayer(Variant variant) {
-        return variant.drafts() ? (model.layers() + 1.0) / model.layers() : 1;
+        long drafting = variant.drafts() ? model.drafting().parameters() : 0;
+        return (long) ((model.parameters() + drafting) * perWeight) + kvBytes(variant);
     }
 
     /// What an engine may take of a device that it shares with others: the rest is scratch, and weights that grow.
@@ -152,7 +148,7 @@ public final class EngineBench {
                         + ", got \"" + format + "\""));
         long pagesEach = (longest() + 2 * PAGE) / PAGE + 1;
         long sequences = most(batches(variant)) + 2L;
-        return (long) (pagesEach * sequences * cost.pageBytes() * withDraftLayer(variant)) * 5 / 4;
+        return pagesEach * sequences * (variant.drafts() ? cost.draftingPageBytes() : cost.pageBytes()) * 5 / 4;
     }
 
     /// Tokens of the longest sequence: a prompt, and what is generated while others are still on theirs.
