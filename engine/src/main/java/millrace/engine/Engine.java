@@ -179,7 +179,8 @@ public final class Engine implements TextEngine {
                     + (model.draft() == null ? "" : " draft");
             openChecks(config, pool, identity);
             var checks = new Checks(
-                    config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card));
+                    config.integrity(), ledger, guard == null ? WeightWatch.NONE : guard, goldens(files, card),
+                    backend.kernels().products(config.integrity().productInterval()));
             BatchLoop loop = loop(config, model, transformer, pool, codec, checks, around);
             resources.push(loop);
             if (guard != null) {

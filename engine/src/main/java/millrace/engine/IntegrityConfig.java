@@ -31,6 +31,8 @@ public record IntegrityConfig(
     public static final IntegrityConfig OFF =
             new IntegrityConfig("off", Duration.ZERO, 0.01, Duration.ZERO, Duration.ZERO, 0);
 
+    private static final int PRODUCT_INTERVAL = 64;
+
     public IntegrityConfig {
         if (!profile.equals("default") && !profile.equals("strict") && !profile.equals("off")) {
             throw new IllegalArgumentException("integrity profile: expected default, strict or off, got \"" + profile + "\"");
@@ -77,6 +79,11 @@ public record IntegrityConfig(
 
     public boolean isStrict() {
         return profile.equals("strict");
+    }
+
+    /// Tiles of attention over INT8 to one of which a product of integers is computed a second time; 0 for none.
+    public int productInterval() {
+        return isOff() ? 0 : isStrict() ? 1 : PRODUCT_INTERVAL;
     }
 
     public boolean isOff() {

@@ -6,6 +6,7 @@ import java.util.List;
 ///
 /// @param maxBatch the most sequences that shared a step with it
 /// @param numericGuard whether every step's logits passed the check for NaN and infinity
+/// @param productsChecked whether products of integers that it was made of were computed a second time, and agreed
 /// @param recomputedSteps steps that were given up to preemption or a fault, and computed again as far as the prefix
 ///        cache did not keep them
 /// @param lastStep number of the step that gave its last token, as [IntegrityEvent#suspectFromStep] counts; 0 for none
@@ -18,6 +19,7 @@ import java.util.List;
 public record Transcript(
         int maxBatch,
         boolean numericGuard,
+        boolean productsChecked,
         int recomputedSteps,
         long lastStep,
         int kvPagesVerified,
@@ -25,14 +27,14 @@ public record Transcript(
         int logitsEvery,
         List<Integer> logitsDigests,
         List<ActivationTop> activations) {
-    public static final Transcript NONE = new Transcript(0, false, 0, 0, 0, 0, 0, List.of(), List.of());
+    public static final Transcript NONE = new Transcript(0, false, false, 0, 0, 0, 0, 0, List.of(), List.of());
 
     public Transcript {
         logitsDigests = List.copyOf(logitsDigests);
         activations = List.copyOf(activations);
     }
 
-    /// A transcript without activations.
+    /// A transcript without activations and checked products.
     public Transcript(
             int maxBatch,
             boolean numericGuard,
@@ -42,7 +44,7 @@ public record Transcript(
             int kvMismatches,
             int logitsEvery,
             List<Integer> logitsDigests) {
-        this(maxBatch, numericGuard, recomputedSteps, lastStep, kvPagesVerified, kvMismatches, logitsEvery, logitsDigests,
+        this(maxBatch, numericGuard, false, recomputedSteps, lastStep, kvPagesVerified, kvMismatches, logitsEvery, logitsDigests,
                 List.of());
     }
 }

@@ -43,6 +43,7 @@ final class Attestations {
     private static final long CHECK_DIGEST_PINNED = 1L << 1;
     private static final long CHECK_SCRUBBED = 1L << 2;
     private static final long CHECK_KV_PAGES = 1L << 3;
+    private static final long CHECK_PRODUCTS = 1L << 4;
     private static final long CHECK_NUMERIC_GUARD = 1L << 5;
     private static final long CHECK_CANARY = 1L << 6;
     /// A check counts until the next one should have been over for as long again.
@@ -171,6 +172,7 @@ final class Attestations {
         long checks = checksAtLoad;
         checks |= isFresh(now.scrubAgeMs(), integrity.scrubInterval()) ? CHECK_SCRUBBED : 0;
         checks |= transcript.kvPagesVerified() > 0 ? CHECK_KV_PAGES : 0;
+        checks |= transcript.productsChecked() ? CHECK_PRODUCTS : 0;
         checks |= transcript.numericGuard() ? CHECK_NUMERIC_GUARD : 0;
         checks |= isFresh(now.canaryAgeMs(), integrity.canaryInterval()) ? CHECK_CANARY : 0;
         return checks;

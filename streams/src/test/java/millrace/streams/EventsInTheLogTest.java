@@ -158,7 +158,7 @@ class EventsInTheLogTest {
         engine.state = new IntegrityState(true, 7, 600_000, 120_000, 0, 0, 0, 0);
         service.send(prompt("a", "q").build());
         engine.end("a", ScriptedEngine.result(engine.waiting.getFirst().prompt, "x",
-                new Transcript(2, true, 0, 9, 5, 0, 32, List.of(0x01020304, -2))));
+                new Transcript(2, true, true, 0, 9, 5, 0, 32, List.of(0x01020304, -2), List.of())));
         service.turn();
         AttestationRecord leaf = service.leaf(0);
         Completion completion = service.completion(0);
@@ -170,7 +170,7 @@ class EventsInTheLogTest {
         assertThat(leaf.getScrubGeneration()).isEqualTo(7);
         assertThat(leaf.getScrubAgeMs()).isEqualTo(600_000);
         assertThat(leaf.getKvPagesVerified()).isEqualTo(5);
-        assertThat(leaf.getChecks()).as("scrubbed, pages, guard, canary").isEqualTo(0b1101100);
+        assertThat(leaf.getChecks()).as("scrubbed, pages, products, guard, canary").isEqualTo(0b1111100);
         assertThat(leaf.getVerdict()).isEqualTo(AuditVerdict.OK);
 
         engine.state = new IntegrityState(true, 7, 600_001, 120_001, 0, 0, 0, 0);

@@ -38,7 +38,7 @@ class ProofsTest {
         ActivationTop top = new ActivationTop(indices, bits);
         service.send(prompt("r-1", "hello").build());
         service.engine.end("r-1", ScriptedEngine.result(service.engine.submitted.getFirst().prompt, "answer",
-                new Transcript(2, true, 0, 1, 0, 0, 0, List.of(), List.of(top, top))));
+                new Transcript(2, true, false, 0, 1, 0, 0, 0, List.of(), List.of(top, top))));
         service.turn();
 
         Completion completion = service.completion(0);

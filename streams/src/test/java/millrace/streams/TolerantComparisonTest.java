@@ -69,7 +69,7 @@ class TolerantComparisonTest {
 
     private static GenerationResult result(List<Integer> ids, String text, List<ActivationTop> tops) {
         return new GenerationResult(text, ids, FinishReason.LENGTH, new Usage(5, ids.size(), 0), new Timings(1, 1, 1), null, null,
-                new Transcript(2, true, 0, 1, 0, 0, 0, List.of(), tops));
+                new Transcript(2, true, false, 0, 1, 0, 0, 0, List.of(), tops));
     }
 
     private static Answer answer(AttestationRecord leaf) {

@@ -172,6 +172,7 @@ final class GenerationWork implements Work {
                 new Transcript(
                         sequence.maxBatch,
                         sequence.numericGuard,
+                        sequence.productsChecked,
                         sequence.recomputedSteps,
                         sequence.lastStep(),
                         sequence.pagesVerified,

@@ -59,6 +59,7 @@ final class Scheduler {
     private final StepPlan plan;
     private final Sequence[] planned;
     private final Roster roster;
+    private final ProductWatch products;
     private final @Nullable Drafting drafting;
     private final Delivery delivery;
     private final PriorityQueue<Sequence> waiting;
@@ -84,6 +85,7 @@ final class Scheduler {
         config = checks.config();
         guard = pool.guard();
         roster = new Roster(pool, ledger, !config.isOff());
+        products = new ProductWatch(checks.products(), ledger, roster, this::inspect);
         waiting = roster.waiting;
         running = roster.running;
         plan = new StepPlan(maxBatch, limits.maxRows());
@@ -148,6 +150,11 @@ final class Scheduler {
         }
         if (watch.damaged()) {
             return false;
+        }
+        if (!products.accept(steps, plan, planned)) {
+            plan.clear();
+            roster.mend();
+            return true;
         }
         delivery.deliver(steps);
         roster.mend();

@@ -65,6 +65,10 @@ final class Sequence {
     private boolean rewound;
     int maxBatch;
     boolean numericGuard = true;
+
+    /// Whether products of integers in one of its steps were computed twice, and agreed.
+    boolean productsChecked;
+
     int numericFailures;
 
     /// What was wrong with the logits that were refused last.

@@ -356,6 +356,13 @@ public interface Kernels extends AutoCloseable {
     /// Weighted sums of expert outputs: `y[t] = Σⱼ weights[t][j] · x[slots[t][j]] + shared[t]`, j ascending.
     void combine(Rows y, Rows x, Routing routing, @Nullable Rows shared, int rows);
 
+    /// Has some of the products of integers, which are exact, computed a second time in another way.
+    ///
+    /// @param every operations' parts to one of which a product is looked at; 1 for each, 0 for none
+    default Products products(int every) {
+        return Products.NONE;
+    }
+
     /// Stops the threads and gives back memory of its own.
     @Override
     void close();

@@ -7,6 +7,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Set;
 import java.util.SplittableRandom;
+import java.util.function.LongPredicate;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
@@ -17,6 +18,7 @@ import millrace.engine.PromptInput;
 import millrace.engine.Sampling;
 import millrace.engine.Speculation;
 import millrace.engine.TokenLogprob;
+import millrace.engine.kernel.Products;
 import millrace.engine.kv.KvLayout;
 import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
@@ -35,6 +37,7 @@ final class Bench implements AutoCloseable {
     final Scheduler scheduler;
     final Clock clock = new Clock();
     final FakeWatch watch = new FakeWatch();
+    final FakeProducts products = new FakeProducts();
     final IntegrityLedger ledger = new IntegrityLedger(() -> clock.epochMs);
     final List<String> order = new ArrayList<>();
     private final Sampler sampler = new Sampler(FakeModel.VOCAB);
@@ -66,7 +69,7 @@ final class Bench implements AutoCloseable {
         }
         scheduler = new Scheduler(
                 model, pool, clock, new BatchLoop.Limits(maxBatch, chunk, logitRows, agingMs, speculation),
-                new Checks(IntegrityConfig.DEFAULT, ledger, watch, List.of()));
+                new Checks(IntegrityConfig.DEFAULT, ledger, watch, List.of(), products));
     }
 
     /// Checks with nobody to tell.
@@ -81,6 +84,22 @@ final class Bench implements AutoCloseable {
     @Override
     public void close() {
         pool.close();
+    }
+
+    /// One product is looked at in every step.
+    final class FakeProducts implements Products {
+        /// Of which steps it is wrong.
+        LongPredicate wrong = step -> false;
+
+        @Override
+        public long checked() {
+            return scheduler.steps();
+        }
+
+        @Override
+        public long takeWrong() {
+            return wrong.test(scheduler.steps()) ? 1 : 0;
+        }
     }
 
     /// A request under way.

@@ -243,6 +243,52 @@ class SchedulerTest {
         assertThat(listener.end().tokenIds()).isEmpty();
     }
 
+    // -------------------------------------------------------------------------------------------------- products
+
+    @Test
+    void saysThatProductsWereLookedAt() {
+        var bench = bench(1, 64, 20);
+        Bench.Run listener = bench.submit(List.of(greedy("n", 1, 4, 8))).getFirst();
+        bench.runToTheEnd(100);
+        assertThat(listener.end().transcript().productsChecked()).isTrue();
+        assertThat(bench.ledger.events(0)).isEmpty();
+    }
+
+    @Test
+    void handsOutNothingOfAStepWithAWrongProduct() {
+        var bench = bench(2, 64, 20);
+        bench.products.wrong = step -> step == 3;
+        List<GenerationRequest> requests = List.of(greedy("a", 1, 4, 8), greedy("b", 2, 20, 8));
+        List<Bench.Run> listeners = bench.submit(requests);
+        bench.runToTheEnd(100);
+        for (int i = 0; i < requests.size(); i++) {
+            assertThat(listeners.get(i).end().tokenIds()).isEqualTo(Bench.expected(requests.get(i)));
+            assertThat(listeners.get(i).end().transcript().recomputedSteps()).isEqualTo(2);
+        }
+        assertThat(bench.ledger.events(0)).extracting(IntegrityEvent::detail)
+                .containsExactly("check=product wrong=1 step=3 time=1");
+        assertThat(bench.ledger.state().computeFaults()).isOne();
+        assertThat(bench.ledger.admitting()).isTrue();
+        assertThat(bench.watch.checks).as("looks at the weights").isZero();
+    }
+
+    @Test
+    void refusesWhenProductsStayWrong() {
+        var bench = bench(2, 64, 20);
+        bench.products.wrong = step -> true;
+        Bench.Run listener = bench.submit(List.of(greedy("n", 1, 4, 8))).getFirst();
+        bench.runToTheEnd(100);
+        assertThat(listener.end().reason()).isEqualTo(FinishReason.FAILED);
+        assertThat(listener.end().errorCode()).isEqualTo("ENGINE_PRODUCT");
+        assertThat(listener.end().errorMessage()).isEqualTo("products of integers: expected those of a second computation, got 1"
+                + " others in step 3, three times in a row; test or replace this machine");
+        assertThat(listener.end().tokenIds()).isEmpty();
+        assertThat(bench.watch.checks).as("looks at the weights").isOne();
+        assertThat(bench.ledger.admitting()).isFalse();
+        assertThat(bench.ledger.refusal()).isEqualTo(listener.end().errorMessage());
+        assertThat(bench.pool.freePages()).isEqualTo(bench.pool.pageCount());
+    }
+
     // -------------------------------------------------------------------------------------------------- scoring
 
     @Test

@@ -28,6 +28,7 @@ final class CpuAttention implements ThreadTeam.Task, AutoCloseable {
     private static final int LATENT_RUN = 32;
 
     private final Loops loops;
+    private final ProductCheck check;
     private final Work[] work;
     private final Pass[] passes;
     private @Nullable CacheShape shape;
@@ -49,14 +50,17 @@ final class CpuAttention implements ThreadTeam.Task, AutoCloseable {
     private final ChosenTokens chosen;
     private long products;
 
-    CpuAttention(Loops loops, int threads) {
+    CpuAttention(Loops loops, ProductCheck check, int threads) {
         this.loops = loops;
+        this.check = check;
         chosen = new ChosenTokens(loops, threads);
         work = new Work[threads];
         for (int i = 0; i < threads; i++) {
             work[i] = new Work();
         }
-        passes = new Pass[] {new Gather(), new Scores(), new Softmax(), new Sums(), new Scatter()};
+        passes = new Pass[] {
+            new Gather(), new Scores(), new CheckScores(), new Softmax(), new Sums(), new CheckSums(), new Scatter()
+        };
     }
 
     /// Sets the next operation over keys and values; returns the number of its units.
@@ -271,6 +275,7 @@ final class CpuAttention implements ThreadTeam.Task, AutoCloseable {
         w.stride = w.pages * PAGE;
         w.blockOffset = (spans.slot(span) == Spans.PAGES ? layerOffset : 0) + head * block.blockBytes();
         w.reserve(keyDim, block.scratchFloats(), valueLanes);
+        w.checked = ProductCheck.covers(block) && check.due(w.tiles++);
         for (Pass pass : passes) {
             pass.run(w);
         }
@@ -316,6 +321,35 @@ final class CpuAttention implements ThreadTeam.Task, AutoCloseable {
                         skip * w.stride + PAGE * page,
                         w.stride,
                         w.scratch);
+            }
+        }
+    }
+
+    /// One score of the tile, computed a second time.
+    private final class CheckScores implements Pass {
+        @Override
+        public void run(Work w) {
+            if (w.checked && shape instanceof CacheShape.Grouped grouped) {
+                int query = w.pick(w.count);
+                int token = w.pick(visible(w, query));
+                long blockOfToken = w.addresses[token / PAGE] + w.blockOffset;
+                float score = w.scores[query * w.stride + token];
+                check.score(grouped, blockOfToken, token % PAGE, w.queries, query * keyDim, w.scratch, score);
+            }
+        }
+    }
+
+    /// One sum of values of the tile, computed a second time.
+    private final class CheckSums implements Pass {
+        @Override
+        public void run(Work w) {
+            if (w.checked && shape instanceof CacheShape.Grouped grouped) {
+                int query = w.pick(w.count);
+                int dimension = w.pick(valueDim);
+                float sum = w.accumulators[query * valueLanes + dimension];
+                check.sum(
+                        grouped, w.addresses, w.blockOffset, visible(w, query), w.scores, query * w.stride, dimension,
+                        w.scratch, sum);
             }
         }
     }
@@ -434,12 +468,21 @@ final class CpuAttention implements ThreadTeam.Task, AutoCloseable {
         int pages; // that hold them
         int stride; // floats from one query's scores to the next
         long blockOffset; // of the layer and head in a page
+        long tiles; // of this thread that had products of integers
+        boolean checked; // whether some of them are computed twice
+        long picks;
         float[] queries = new float[0];
         float[] scores = new float[0];
         float[] scratch = new float[0];
         float[] accumulators = new float[0];
         final float[] sums = new float[LATENT_TILE];
         final float[] partials = new float[16];
+
+        /// A number below `n` that nobody can foresee from the tile alone.
+        int pick(int n) {
+            picks = picks * 6_364_136_223_846_793_005L + 1_442_695_040_888_963_407L;
+            return (int) Math.floorMod(picks >> 33, (long) n);
+        }
 
         void reserve(int keyDim, int scratchFloats, int valueLanes) {
             queries = grown(queries, count * keyDim);

@@ -5,6 +5,7 @@ import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
+import millrace.engine.kernel.Products;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Routing;
 import millrace.engine.kernel.Rows;
@@ -24,6 +25,7 @@ public final class CpuKernels implements Kernels {
     private final Loops loops;
     private final ThreadTeam team;
     private final CpuProjections projections;
+    private final ProductCheck products = new ProductCheck();
     private final CpuAttention attention;
     private final CpuSelection selection;
     private final RowTask rowTask;
@@ -33,7 +35,7 @@ public final class CpuKernels implements Kernels {
         this.loops = loops;
         team = new ThreadTeam(threads);
         projections = new CpuProjections(loops, threads);
-        attention = new CpuAttention(loops, threads);
+        attention = new CpuAttention(loops, products, threads);
         selection = new CpuSelection(loops, threads);
         rowTask = new RowTask(loops, threads);
     }
@@ -41,6 +43,12 @@ public final class CpuKernels implements Kernels {
     @Override
     public void forEach(int count, IntConsumer task) {
         team.run((i, thread) -> task.accept(i), count);
+    }
+
+    @Override
+    public Products products(int every) {
+        products.every(every);
+        return products;
     }
 
     @Override
