@@ -4,7 +4,7 @@ import java.util.List;
 import millrace.engine.Golden;
 import millrace.engine.IntegrityConfig;
 import millrace.engine.IntegrityLedger;
-import millrace.engine.kernel.Products;
+import millrace.engine.Products;
 
 /// What a loop checks while it computes, and whom it tells.
 ///

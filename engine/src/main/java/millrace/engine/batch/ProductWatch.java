@@ -2,7 +2,7 @@ package millrace.engine.batch;
 
 import millrace.engine.IntegrityEvent;
 import millrace.engine.IntegrityLedger;
-import millrace.engine.kernel.Products;
+import millrace.engine.Products;
 
 /// What a step is worth in which a product of integers was wrong: nothing.
 ///

@@ -4,6 +4,7 @@ import java.lang.foreign.Arena;
 import java.util.List;
 import java.util.function.IntConsumer;
 import millrace.engine.Device;
+import millrace.engine.Products;
 import millrace.engine.format.WeightFormat;
 import org.jspecify.annotations.Nullable;
 

@@ -1,11 +1,11 @@
 package millrace.engine.kernel.cpu;
 
 import java.util.function.IntConsumer;
+import millrace.engine.Products;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Matrix;
-import millrace.engine.kernel.Products;
 import millrace.engine.kernel.Projections;
 import millrace.engine.kernel.Routing;
 import millrace.engine.kernel.Rows;

@@ -4,9 +4,9 @@ import static java.lang.foreign.ValueLayout.JAVA_BYTE;
 import static java.lang.foreign.ValueLayout.JAVA_SHORT;
 
 import java.util.concurrent.atomic.AtomicLong;
+import millrace.engine.Products;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Memory;
-import millrace.engine.kernel.Products;
 
 /// Computes some of the products of integers in attention over INT8 a second time, one number after another from the bytes of
 /// the block: [FixedPoint] makes them exact, so whatever loops computed them, on whatever core, there is one right result.

@@ -4,12 +4,12 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.lang.foreign.Arena;
 import java.util.SplittableRandom;
+import millrace.engine.Products;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Kernels;
 import millrace.engine.kernel.Memory;
-import millrace.engine.kernel.Products;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.TileFormat;
 import millrace.engine.kernel.scalar.ScalarLoops;

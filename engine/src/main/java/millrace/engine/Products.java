@@ -1,4 +1,4 @@
-package millrace.engine.kernel;
+package millrace.engine;
 
 /// Products of integers that were computed a second time: they are exact, so that one that differs is wrong.
 public interface Products {
