@@ -103,6 +103,11 @@ class CudaEngineTest {
             assertThat(again).as("prompts of a page or more").anyMatch(result -> result.usage().cachedPromptTokens() > 0);
             assertThat(engine.failure()).isNull();
         }
+        if (family.equals("glm_moe_dsa")) {
+            try (Engine engine = Engine.open(together.withSpeculation(Speculation.of("mtp:2")))) {
+                assertThat(answers(run(engine, requests))).as("with drafts").isEqualTo(alone);
+            }
+        }
         try (Engine engine = Engine.open(config(family, format, 3, 5, 7))) {
             List<GenerationResult> preempted = run(engine, requests);
             assertThat(answers(preempted)).as("three at a time, in chunks of 5, with preemptions").isEqualTo(alone);
