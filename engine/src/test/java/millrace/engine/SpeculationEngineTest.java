@@ -25,8 +25,8 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/// Models with draft layers, whole: answers, digests of logits and activations are the same bits whether tokens are drafted or not,
-/// and whether drafts are right or not.
+/// Models with draft layers, whole: answers, digests of logits and activations are the same bits whether tokens are drafted or
+/// not, and whether drafts are right or not.
 @Timeout(300)
 class SpeculationEngineTest {
     private static final IntegrityConfig EACH = new IntegrityConfig(
@@ -128,7 +128,8 @@ class SpeculationEngineTest {
             random.ints(3 + random.nextInt(60), 0, 2048).forEach(prompt::add);
             Sampling sampling = i % 2 == 0 ? Sampling.GREEDY : new Sampling(1.2f, 0.95f, 50, 0f, 1.1f, i);
             var request = new GenerationRequest(
-                    "r" + i, new PromptInput.TokenIds(prompt), sampling, 10 + random.nextInt(60), List.of(), Long.MAX_VALUE, i % 2);
+                    "r" + i, new PromptInput.TokenIds(prompt), sampling, 10 + random.nextInt(60), List.of(), Long.MAX_VALUE,
+                    i % 2);
             requests.add(switch (i % 5) {
                 case 0 -> request.withLogprobs(2);
                 case 3 -> request.withFormat(FORMAT);
@@ -167,8 +168,8 @@ class SpeculationEngineTest {
         return ends.stream().map(CompletableFuture::join).toList();
     }
 
-    /// A model whose drafts are what the answers have there, three times of four: weights that nobody trained draft next to nothing
-    /// that is right.
+    /// A model whose drafts are what the answers have there, three times of four: weights that nobody trained draft next to
+    /// nothing that is right.
     private static final class Informed implements StepModel {
         private final StepModel model;
         private final CountDownLatch submitted;

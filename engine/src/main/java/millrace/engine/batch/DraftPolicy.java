@@ -12,9 +12,9 @@ import java.util.Arrays;
 /// ```
 ///
 /// Times are kept apart by number of sequences, a fifth more at most within one range: how much drafts add to a step is what the
-/// number decides. Every depth is tried once; later one of those that were not chosen is tried every [#PROBE_EVERY] steps, in turn, for
-/// [#PROBE_STEPS] steps that can be measured, since contexts grow and machines get other work. Outputs do not depend on any of
-/// this.
+/// number decides. Every depth is tried once; later one of those that were not chosen is tried every [#PROBE_EVERY] steps, in turn,
+/// for [#PROBE_STEPS] steps that can be measured, since contexts grow and machines get other work. Outputs do not depend on any
+/// of this.
 ///
 /// A function of what it was told; used by one thread, allocates nothing after construction.
 final class DraftPolicy {

@@ -55,7 +55,8 @@ final class Drafting {
         if (!model.drafts() || !pool.layout().drafted()) {
             throw new IllegalArgumentException(
                     "drafts: expected a model that can draft and pages with a draft layer, got a model that "
-                            + (model.drafts() ? "can" : "cannot") + " and pages " + (pool.layout().drafted() ? "with" : "without"));
+                            + (model.drafts() ? "can" : "cannot") + " and pages "
+                            + (pool.layout().drafted() ? "with" : "without"));
         }
         this.model = model;
         this.pool = pool;
@@ -229,7 +230,8 @@ final class Drafting {
         return Math.min(sequence.tokens().length - sequence.length() - 1, 1 + Math.max(0, writable));
     }
 
-    /// Plans one row, for the position of its last token or draft but one, for each sequence that has so many drafts and may have more.
+    /// Plans one row, for the position of its last token or draft but one, for each sequence that has so many drafts and may have
+    /// more.
     private int further(int count, int drafted) {
         plan.clear();
         int kept = 0;

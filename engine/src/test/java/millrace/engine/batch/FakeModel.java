@@ -18,9 +18,9 @@ import org.jspecify.annotations.Nullable;
 /// rows in order, no gap in a sequence, room in its pages, no two segments of one sequence, no two writers of one page,
 /// nothing read that was not written since the page was handed out.
 ///
-/// With a [Drafter] it has a draft layer, whose entries stand in the same pages, and checks what it is fed alike: every row of the
-/// step that it says it comes from, the tokens that follow, no entry missing or of other tokens, no page that the step did not
-/// have.
+/// With a [Drafter] it has a draft layer, whose entries stand in the same pages, and checks what it is fed alike: every row of
+/// the step that it says it comes from, the tokens that follow, no entry missing or of other tokens, no page that the step did
+/// not have.
 final class FakeModel implements StepModel {
     static final int VOCAB = 64;
     private static final int TOKENS = 16;
@@ -210,7 +210,8 @@ final class FakeModel implements StepModel {
         long hash = 17;
         for (int i = 0; i < count; i++) {
             hash = mix(hash, chain[i]);
-            check(entryAt(pages, i) == mix(hash, chain[i + 1]), "an entry of the draft layer for each token, got another at " + i);
+            check(entryAt(pages, i) == mix(hash, chain[i + 1]),
+                    "an entry of the draft layer for each token, got another at " + i);
         }
     }
 

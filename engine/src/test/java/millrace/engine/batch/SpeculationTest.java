@@ -76,8 +76,8 @@ class SpeculationTest {
 
     // -------------------------------------------------------------------------------------------------- same answers
 
-    /// 500 prompts for each kind of drafts, in batches of all sizes, with pages that do not last, shared beginnings, scoring beside
-    /// them, cancellations, steps whose numbers are spoilt and steps that are taken back.
+    /// 500 prompts for each kind of drafts, in batches of all sizes, with pages that do not last, shared beginnings, scoring
+    /// beside them, cancellations, steps whose numbers are spoilt and steps that are taken back.
     @ParameterizedTest
     @EnumSource(Drafts.class)
     void answersAreThoseWithoutDrafts(Drafts drafts) {
@@ -213,8 +213,8 @@ class SpeculationTest {
         GenerationRequest request = lasting("r", 7, 90);
         GenerationResult result = bench.complete(request).end();
         assertThat(result.tokenIds()).hasSize(90).isEqualTo(Bench.expected(request));
-        // One step for the prompt gives a token, and every other one as many as are drafted and one more. Behind the end of the last page
-        // of a step nothing is drafted further.
+        // One step for the prompt gives a token, and every other one as many as are drafted and one more. Behind the end of the
+        // last page of a step nothing is drafted further.
         int fewest = 1 + Math.ceilDiv(89, 1 + tokens);
         assertThat(bench.model.stepCount).isBetween(fewest, fewest + (tokens == 1 ? 0 : 6));
         DraftStats stats = bench.scheduler.drafts();
@@ -230,7 +230,8 @@ class SpeculationTest {
     void rightDraftsOfSampledPromptsAreTheTokensThatAreSampled() {
         Bench bench = drafting(1, 64, 20, 1, Drafts.RIGHT);
         var request = new GenerationRequest(
-                "r", new PromptInput.TokenIds(Bench.ids(3, 20)), new Sampling(1.3f, 0.95f, 0, 0.01f, 1.3f, 99), 60, List.of(), NEVER, 0);
+                "r", new PromptInput.TokenIds(Bench.ids(3, 20)), new Sampling(1.3f, 0.95f, 0, 0.01f, 1.3f, 99), 60, List.of(),
+                NEVER, 0);
         int tokens = bench.complete(request).end().tokenIds().size();
         assertThat(tokens).isGreaterThan(10);
         assertThat(bench.scheduler.drafts().accepted()).isEqualTo(bench.scheduler.drafts().drafted());
@@ -368,9 +369,10 @@ class SpeculationTest {
     void refusesModelsAndPagesWithoutADraftLayer() {
         var speculation = new Speculation(Speculation.Mode.MTP, 1);
         assertThatThrownBy(() -> new Bench(1, 8, 8, true, 0, speculation, null))
-                .hasMessage("drafts: expected a model that can draft and pages with a draft layer, got a model that cannot and pages"
-                        + " without");
+                .hasMessage("drafts: expected a model that can draft and pages with a draft layer, got a model that cannot and"
+                        + " pages without");
         assertThatThrownBy(() -> new BatchLoop.Limits(4, 8, 7, 0, speculation))
-                .hasMessage("scheduler: expected maxBatch and prefillChunk of at least 1 and 8 rows with logits, got 4, 8 and 7 rows");
+                .hasMessage("scheduler: expected maxBatch and prefillChunk of at least 1 and 8 rows with logits, got 4, 8 and 7"
+                        + " rows");
     }
 }
