@@ -71,6 +71,26 @@ final class TinyModelTest {
     }
 
     @Test
+    void variantsOfSparseAttentionShouldLoadWithTheirDraftLayers() throws IOException {
+        assertThat(check(TinyModel.of("glm_moe_dsa"), "listed")).as("all but the draft layer").isLessThan(4_093_856);
+        long whole = 4_093_856;
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa"), "whole")).isEqualTo(whole);
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa").withIndexersByFormula(), "formula")).isEqualTo(whole);
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa").withIndexersByPattern(), "pattern")).isEqualTo(whole);
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa").with("indexer_rope_interleave", false), "half-split"))
+                .isEqualTo(whole);
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa").with("index_topk", 64), "dense")).isEqualTo(whole);
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa").sharded(), "sharded")).isEqualTo(whole);
+        // Three more indexers; an embedding and an output projection more.
+        long indexer = 512 * 64 + 32 * 128 + 32 + 32 + 16 * 128;
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa").withIndexersEverywhere(), "everywhere"))
+                .isEqualTo(whole + 3 * indexer);
+        assertThat(checkWhole(TinyModel.of("deepseek_v32"), "v32")).isEqualTo(whole + 3 * indexer);
+        assertThat(checkWhole(TinyModel.of("glm_moe_dsa").withOwnMtpEmbedding(), "own"))
+                .isEqualTo(whole + 2 * 2048 * 128);
+    }
+
+    @Test
     void correctionBiasShouldBeStoredAsF32() throws IOException {
         String name = "model.layers.1.mlp.gate.e_score_correction_bias";
         TinyModel.of("glm4_moe").write(dir);
@@ -87,6 +107,14 @@ final class TinyModelTest {
         model.write(target);
         try (ModelFiles files = ModelFiles.open(target)) {
             return TensorExpectation.check(ModelConfig.read(files), files);
+        }
+    }
+
+    private long checkWhole(TinyModel model, String name) throws IOException {
+        Path target = Files.createDirectory(dir.resolve(name));
+        model.write(target);
+        try (ModelFiles files = ModelFiles.open(target)) {
+            return TensorExpectation.check(ModelConfig.read(files).withDraft(files), files);
         }
     }
 
