@@ -355,7 +355,8 @@ final class CpuSelection implements ThreadTeam.Task {
         final TopKeys keys = new TopKeys();
 
         void reserve(int heads, int scratchFloats, int most) {
-            room = most + Math.max(most, TILE_TOKENS);
+            // The more there is, the fewer are the times that the best are looked for.
+            room = most + Math.max(2 * most, TILE_TOKENS);
             if (candidates.length < GROUP * room) {
                 candidates = new long[GROUP * room];
             }
@@ -377,13 +378,15 @@ final class CpuSelection implements ThreadTeam.Task {
         /// Takes what of `scores[from] …` is above the floor of row i; returns the first token that it has no room for.
         int take(int i, int position, int from, int tokens) {
             long floor = floors[i];
-            int floorOrder = (int) (floor >> Integer.SIZE);
+            // NaN, which is less than nothing, where there is no floor.
+            float least = TopKeys.score(floor);
             int at = i * room + counts[i];
             int end = (i + 1) * room;
             int t = from;
             for (; t < tokens && at < end; t++) {
-                if (TopKeys.order(scores[t]) >= floorOrder) {
-                    long key = TopKeys.key(scores[t], position + t);
+                float score = scores[t];
+                if (!(score < least)) {
+                    long key = TopKeys.key(score, position + t);
                     candidates[at] = key;
                     at += key > floor ? 1 : 0;
                 }

@@ -8,24 +8,27 @@ import java.util.Arrays;
 /// The n-th largest is found by digits, from the highest on: those that share the digits so far are counted by the next one,
 /// and only they are looked at again. So the time is linear in the number of keys, whatever they are.
 final class TopKeys {
-    private static final int DIGIT_BITS = 8;
+    /// The first digit is sign, exponent and two bits more of a score, so that it seldom leaves many of them.
+    private static final int DIGIT_BITS = 11;
 
     private final int[] histogram = new int[1 << DIGIT_BITS];
     private long[] rest = new long[0];
 
     /// @param score not −0, which would be less than +0
     static long key(float score, int position) {
-        return (long) order(score) << Integer.SIZE | ~position & 0xFFFF_FFFFL;
+        int bits = Float.floatToIntBits(score);
+        int order = bits ^ bits >> 31 & Integer.MAX_VALUE;
+        return (long) order << Integer.SIZE | ~position & 0xFFFF_FFFFL;
     }
 
     static int position(long key) {
         return ~(int) key;
     }
 
-    /// An integer that grows with the score: the upper half of its key.
-    static int order(float score) {
-        int bits = Float.floatToIntBits(score);
-        return bits ^ bits >> 31 & Integer.MAX_VALUE;
+    /// The score of a key.
+    static float score(long key) {
+        int order = (int) (key >> Integer.SIZE);
+        return Float.intBitsToFloat(order ^ order >> 31 & Integer.MAX_VALUE);
     }
 
     /// Makes room for [#keep] of so many keys.
@@ -55,7 +58,7 @@ final class TopKeys {
         int at = from;
         int size = count;
         int wanted = n;
-        for (int shift = Long.SIZE - DIGIT_BITS; ; shift -= DIGIT_BITS) {
+        for (int shift = Long.SIZE - DIGIT_BITS; ; shift = Math.max(0, shift - DIGIT_BITS)) {
             count(left, at, size, shift);
             int digit = histogram.length - 1;
             while (histogram[digit] < wanted) {
