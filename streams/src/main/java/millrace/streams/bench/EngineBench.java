@@ -328,15 +328,18 @@ public final class EngineBench {
             }
             double ratio = rates[index] / rates[i];
             boolean sameBackend = one.backend().equals(other.backend());
+            boolean sameFormats = one.format().equals(other.format()) && one.kv().equals(other.kv());
+            if (one.variant().drafts() && !other.variant().drafts() && sameBackend && sameFormats) {
+                result.sample("ratio_to_off", ratio);
+            }
+            if (!one.variant().speculation().equals(other.variant().speculation())) {
+                continue; // only one thing may differ
+            }
             if (sameBackend && one.kv().equals(other.kv()) && other.format().equals("bf16")) {
                 result.sample("ratio_to_bf16", ratio);
             }
             if (sameBackend && one.format().equals(other.format()) && other.kv().equals("bf16") && !one.kv().equals("bf16")) {
                 result.sample("ratio_to_bf16_kv", ratio);
-            }
-            boolean sameFormats = one.format().equals(other.format()) && one.kv().equals(other.kv());
-            if (one.variant().drafts() && !other.variant().drafts() && sameBackend && sameFormats) {
-                result.sample("ratio_to_off", ratio);
             }
             if (!sameBackend && sameFormats && other.backend().equals("native")) {
                 result.sample("ratio_to_native", ratio);
