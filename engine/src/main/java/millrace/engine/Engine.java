@@ -154,7 +154,7 @@ public final class Engine implements TextEngine {
                     : config.kvFormat();
             KvLayout layout = Transformer.kvLayout(model, kvFormat, config.indexFormat());
             var planner = new MemoryPlanner(config, backend.kernels(), layout, maxContext);
-            planner.expectWeights(ModelInspection.storedBytes(files));
+            planner.expectWeights(ModelInspection.storedBytes(model, files));
             ModelWeights weights = ModelWeights.load(
                     model, files, backend.kernels(), WeightTargets.of(config.weightFormat()));
             resources.push(weights);

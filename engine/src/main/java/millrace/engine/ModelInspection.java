@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.stream.Stream;
 import millrace.engine.checkpoint.LinearTensor;
 import millrace.engine.checkpoint.LinearTensors;
 import millrace.engine.kernel.CacheShape;
@@ -332,8 +333,14 @@ public record ModelInspection(
     }
 
     /// Bytes of all tensors as the files hold them.
-    static long storedBytes(ModelFiles files) {
-        return bytesByDtype(files).values().stream().mapToLong(Long::longValue).sum();
+    /// Bytes in the files of the tensors that a config asks for.
+    static long storedBytes(ModelConfig config, ModelFiles files) {
+        var linears = new LinearTensors(files, config.quantization());
+        return TensorExpectation.of(config).stream()
+                .flatMap(tensor -> tensor.matrix() ? linears.names(tensor.name()).stream() : Stream.of(tensor.name()))
+                .distinct()
+                .mapToLong(name -> files.tensor(name).data().byteSize())
+                .sum();
     }
 
     private static Map<String, Long> bytesByDtype(ModelFiles files) {

@@ -61,11 +61,16 @@ class ReplayIT {
     }
 
     private static ServiceConfig config(String name) {
+        return config(name, Map.of());
+    }
+
+    private static ServiceConfig config(String name, Map<String, String> more) {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());
         settings.putAll(Map.of("application.id", name, "state.dir", directory.resolve(name).toString(), "topics.partitions", "2",
                 "health.port", "-1", "engine.model", "glm-tiny", "engine.kv.bytes", "16000000", "engine.threads", "2",
                 "intake.default.max.tokens", "40", "integrity.proofs", "true"));
         settings.putAll(OwnTopics.of(name));
+        settings.putAll(more);
         return ServiceConfig.of(settings);
     }
 
@@ -189,6 +194,29 @@ class ReplayIT {
         Ran none = audit(config, "replay", "--model", "glm-tiny", "--key", vkey, "--request-id", "nobody");
         assertThat(none.exitCode()).isEqualTo(2);
         assertThat(none.last().get("code").asText()).isEqualTo("REPLAY_NOTHING");
+    }
+
+    /// Drafts decide when a token was computed and not which: who served with them is replayed without, and the other way round.
+    @Test
+    void answersComeOutWithDraftedTokensAndWithoutThem() throws Exception {
+        Map<String, String> drafting = Map.of(
+                "engine.model", "glm-tiny-mtp", "engine.speculation", "mtp", "engine.speculation.tokens", "2");
+        comeOut(config("drafted", drafting), "off");
+        comeOut(config("undrafted", Map.of("engine.model", "glm-tiny-mtp")), "mtp:3");
+    }
+
+    private static void comeOut(ServiceConfig config, String speculation) throws Exception {
+        int prompts = 60;
+        String vkey;
+        try (InferenceService service = InferenceService.start(config, ReplayIT::glmTiny, true, line -> { })) {
+            vkey = service.vkey();
+            ask(config, prompts);
+        }
+        Ran replayed = audit(config, "replay", "--model", "glm-tiny-mtp", "--speculation", speculation, "--key", vkey,
+                "--threads", "1", "--batch", "5", "--kv-bytes", "16000000");
+        assertThat(replayed.exitCode()).as(replayed.err() + replayed.lines()).isZero();
+        assertThat(replayed.last().get("replayed").asInt()).isGreaterThan(prompts / 2);
+        assertThat(replayed.last().get("bit_exact").asInt()).isEqualTo(replayed.last().get("replayed").asInt());
     }
 
     /// An operator whose engine answers something else than the model that it attests: everything in the topics agrees, and
