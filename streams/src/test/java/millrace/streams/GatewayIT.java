@@ -13,6 +13,7 @@ import com.openai.core.http.HttpResponseFor;
 import com.openai.core.http.StreamResponse;
 import com.openai.errors.BadRequestException;
 import com.openai.errors.NotFoundException;
+import com.openai.errors.RateLimitException;
 import com.openai.errors.UnauthorizedException;
 import com.openai.models.FunctionDefinition;
 import com.openai.models.FunctionParameters;
@@ -57,6 +58,7 @@ import org.junit.jupiter.api.io.TempDir;
 class GatewayIT {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final String KEY = "k-0123456789abcdef0123456789";
+    private static final String LIMITED_KEY = "k-limited-0123456789abcdef0123";
     private static final String QUESTION = "What is the two-letter code for France?";
 
     @TempDir
@@ -72,9 +74,11 @@ class GatewayIT {
     @BeforeAll
     static void start() throws Exception {
         cluster = EmbeddedCluster.ephemeral();
-        ServiceConfig real = config("tiny", Map.of("engine.model", "glm-tiny", "engine.kv.bytes", "16000000"));
+        Path quotas = Files.writeString(directory.resolve("quotas"), "limited.tokens.per.minute=40\n");
+        ServiceConfig real = config("tiny", Map.of(
+                "engine.model", "glm-tiny", "engine.kv.bytes", "16000000", "quotas.file", quotas.toString()));
         OPEN.add(InferenceService.start(real, c -> Engine.open(c.engine(Models.directory("glm-tiny", directory.resolve("models")))), true, line -> {}));
-        Path keys = Files.writeString(directory.resolve("keys"), "# who may ask\nalpha " + KEY + "\n");
+        Path keys = Files.writeString(directory.resolve("keys"), "# who may ask\nalpha " + KEY + "\nlimited " + LIMITED_KEY + "\n");
         Files.setPosixFilePermissions(keys, PosixFilePermissions.fromString("rw-------"));
         model = Gateway.start(GatewayConfig.of(real.with(Map.of("gateway.api.keys.file", keys.toString()))));
         OPEN.add(model);
@@ -180,6 +184,26 @@ class GatewayIT {
         ChatCompletion second = echoes.chat().completions().create(first.addMessage(choice.message())
                 .addMessage(ChatCompletionToolMessageParam.builder().toolCallId(call.id()).content("rain").build()).build());
         assertThat(second.choices().getFirst().message().content()).contains("rain");
+    }
+
+    @Test
+    void tellsWhoseQuotaIsUsedUpWhenToComeAgain() {
+        OpenAIClient limited = client(model, LIMITED_KEY).withOptions(options -> options.maxRetries(0));
+        // An answer puts aside what it may take at most: of 40 tokens a minute the second finds too few.
+        RateLimitException refused = null;
+        for (int i = 0; i < 5 && refused == null; i++) {
+            try {
+                limited.chat().completions().create(ask("glm-tiny", QUESTION).build());
+            } catch (RateLimitException e) {
+                refused = e;
+            }
+        }
+        assertThat(refused).as("a quota of 40 tokens a minute").isNotNull();
+        assertThat(refused.statusCode()).isEqualTo(429);
+        assertThat(refused.code()).contains("QUOTA_TOKENS");
+        assertThat(refused.headers().values("Retry-After")).singleElement().satisfies(seconds ->
+                assertThat(Integer.parseInt(seconds)).isBetween(1, 60));
+        assertThat(tiny.chat().completions().create(ask("glm-tiny", QUESTION).build()).choices()).as("others go on").hasSize(1);
     }
 
     @Test
