@@ -109,8 +109,11 @@ class OfflineToolsTest {
         List<JsonNode> off = lines("generate", model, prompts, 0, "--kv-index", "bf16");
         assertThat(lines("generate", model, prompts, 0, "--kv-index", "bf16", "--speculation", "mtp:3"))
                 .extracting(result -> result.get("ids")).isEqualTo(off.stream().map(result -> result.get("ids")).toList());
-        assertThat(run("logits", "--model", model("glm-tiny"), "--input", "-", "--output", dir.resolve("none").toString(), "--mtp"))
+        // From a file: standard input belongs to whoever runs the tests.
+        String some = Files.writeString(dir.resolve("some.jsonl"), ids).toString();
+        assertThat(run("logits", "--model", model("glm-tiny"), "--input", some, "--output", dir.resolve("none").toString(), "--mtp"))
                 .isOne();
+        assertThat(err.toString()).contains("SPECULATION_UNAVAILABLE");
     }
 
     @ParameterizedTest
