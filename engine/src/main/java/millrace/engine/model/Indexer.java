@@ -1,5 +1,6 @@
 package millrace.engine.model;
 
+import java.util.Arrays;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Kernels;
@@ -20,8 +21,7 @@ import millrace.engine.kv.KvLayout;
 /// behind more positions than are chosen: before, attention is dense.
 final class Indexer {
     private final IndexerConfig config;
-    private final ModelConfig model;
-    private final KvLayout layout;
+    private final long[] offsets; // of each layer that has index keys, in a page
     private final CacheShape.Keys shape;
     private final Kernels kernels;
     private final Projections projections = new Projections(2);
@@ -39,8 +39,8 @@ final class Indexer {
 
     Indexer(ModelConfig model, IndexerConfig config, KvLayout layout, CacheShape.Keys shape, Kernels kernels, int maxRows) {
         this.config = config;
-        this.model = model;
-        this.layout = layout;
+        offsets = new long[model.cachedLayers()];
+        Arrays.setAll(offsets, layer -> model.indexes(layer) ? layout.indexOffset(model.indexedBefore(layer)) : -1);
         this.shape = shape;
         this.kernels = kernels;
         scale = (float) (1 / Math.sqrt((double) config.heads() * config.headDim()));
@@ -90,7 +90,7 @@ final class Indexer {
         }
         kernels.layerNorm(key, key, w.keyNorm(), w.keyNormBias(), IndexerConfig.KEY_NORM_EPS, rows);
         kernels.rotate(key, rows, 1, config.headDim(), 0, angles, config.interleaved());
-        kernels.store(shape, batch, offset(layer), key);
+        kernels.store(shape, batch, offsets[layer], key);
     }
 
     /// Moves what the given rows have to the front.
@@ -111,7 +111,7 @@ final class Indexer {
     /// Chooses the positions of the rows of the batch.
     void choose(int layer, CacheBatch batch) {
         if (choosing && !reusing) {
-            kernels.select(shape, batch, offset(layer), config.heads(), scale, q, weights, selection);
+            kernels.select(shape, batch, offsets[layer], config.heads(), scale, q, weights, selection);
         }
     }
 
@@ -123,9 +123,5 @@ final class Indexer {
     /// What was chosen last.
     Selection selection() {
         return selection;
-    }
-
-    private long offset(int layer) {
-        return layout.indexOffset(model.indexedBefore(layer));
     }
 }

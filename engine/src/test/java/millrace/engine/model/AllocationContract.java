@@ -3,6 +3,7 @@ package millrace.engine.model;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import com.sun.management.ThreadMXBean;
+import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -28,13 +29,17 @@ abstract class AllocationContract {
         this.backend = backend;
     }
 
+    /// Of the model: one of the bundled.
+    Path directory(String name) throws IOException {
+        return Path.of("../streams/src/main/resources/models", name);
+    }
+
     @Test
-    void decodeStepsShouldAllocateNothing() {
+    void decodeStepsShouldAllocateNothing() throws IOException {
         var threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
         int[] ids = TinyModel.tokens(96);
         Arrays.setAll(ids, i -> ids[i] % 1024);
-        Path dir = Path.of("../streams/src/main/resources/models", model);
-        try (ModelRun run = ModelRun.open(dir, backend, 1, format)) {
+        try (ModelRun run = ModelRun.open(directory(model), backend, 1, format)) {
             long least = Long.MAX_VALUE;
             PageTable table = run.newTable();
             for (int round = 0; round < ROUNDS && least > 0; round++) {
