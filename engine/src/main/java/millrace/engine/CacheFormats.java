@@ -1,6 +1,7 @@
 package millrace.engine;
 
 import java.util.List;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /// The formats that the bytes of a KV page depend on, as records name them: `int8`, or with index keys of sparse attention
@@ -14,7 +15,7 @@ public record CacheFormats(KvFormat kv, @Nullable KvFormat index) {
 
     /// What configuration may say of index keys: `auto`, then the id of each of their formats.
     public static List<String> indexIds() {
-        return List.of("auto", KvFormat.F32.id(), KvFormat.BF16.id(), KvFormat.INT8.id());
+        return Stream.concat(Stream.of("auto"), OF_INDEX.stream().map(KvFormat::id)).toList();
     }
 
     /// The format of index keys of that id, or null for `auto`.

@@ -292,8 +292,7 @@ public final class Engine implements TextEngine {
 
     /// Rows of sequences that decode, drafts included.
     private static int decodeRows(EngineConfig config) {
-        boolean off = config.speculation().mode() == Speculation.Mode.OFF;
-        return config.maxBatch() * (off ? 1 : 1 + config.speculation().tokens());
+        return config.maxBatch() * (1 + config.speculation().drafts());
     }
 
     private static int logitRows(EngineConfig config) {

@@ -38,6 +38,11 @@ public record Speculation(Mode mode, int tokens) {
         return new Speculation(Mode.ofId(text.substring(0, at)), Integer.parseInt(tokens));
     }
 
+    /// The most rows of a sequence in a step that are drafts; 0 where none are drafted.
+    public int drafts() {
+        return mode == Mode.OFF ? 0 : tokens;
+    }
+
     /// What [#of] reads.
     public String id() {
         return mode == Mode.OFF ? mode.id() : mode.id() + ":" + tokens;

@@ -1,9 +1,8 @@
 package millrace.engine;
 
 import java.util.concurrent.CountDownLatch;
-import java.util.function.IntConsumer;
-import millrace.engine.batch.LogitFacts;
 import millrace.engine.batch.StepModel;
+import millrace.engine.batch.StepModelAround;
 import millrace.engine.batch.StepPlan;
 import org.jspecify.annotations.Nullable;
 
@@ -76,10 +75,11 @@ public final class EngineFaults {
     }
 
     /// The model, with something before each of its steps.
-    private final class Around implements StepModel {
+    private final class Around extends StepModelAround {
         private final StepModel model;
 
         Around(StepModel model) {
+            super(model);
             this.model = model;
         }
 
@@ -91,56 +91,6 @@ public final class EngineFaults {
                 model.logits()[0] = Float.NaN;
             }
             return rows;
-        }
-
-        @Override
-        public int firstForeign(StepPlan plan) {
-            return model.firstForeign(plan);
-        }
-
-        @Override
-        public boolean drafts() {
-            return model.drafts();
-        }
-
-        @Override
-        public int draft(StepPlan plan, int[] sources, boolean further) {
-            return model.draft(plan, sources, further);
-        }
-
-        @Override
-        public @Nullable LogitFacts facts() {
-            return model.facts();
-        }
-
-        @Override
-        public float[] logits() {
-            return model.logits();
-        }
-
-        @Override
-        public int vocabSize() {
-            return model.vocabSize();
-        }
-
-        @Override
-        public float[] hidden() {
-            return model.hidden();
-        }
-
-        @Override
-        public int hiddenSize() {
-            return model.hiddenSize();
-        }
-
-        @Override
-        public void forEach(int count, IntConsumer task) {
-            model.forEach(count, task);
-        }
-
-        @Override
-        public float logitBound() {
-            return model.logitBound();
         }
     }
 }

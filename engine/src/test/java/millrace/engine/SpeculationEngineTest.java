@@ -14,9 +14,8 @@ import java.util.WeakHashMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.IntConsumer;
-import millrace.engine.batch.LogitFacts;
 import millrace.engine.batch.StepModel;
+import millrace.engine.batch.StepModelAround;
 import millrace.engine.batch.StepPlan;
 import millrace.engine.kv.PageTable;
 import org.jspecify.annotations.Nullable;
@@ -170,7 +169,7 @@ class SpeculationEngineTest {
 
     /// A model whose drafts are what the answers have there, three times of four: weights that nobody trained draft next to
     /// nothing that is right.
-    private static final class Informed implements StepModel {
+    private static final class Informed extends StepModelAround {
         private final StepModel model;
         private final CountDownLatch submitted;
         private final List<List<Integer>> answers = new ArrayList<>();
@@ -183,6 +182,7 @@ class SpeculationEngineTest {
                 List<GenerationRequest> requests,
                 List<GenerationResult> results,
                 CountDownLatch submitted) {
+            super(model);
             this.model = model;
             this.submitted = submitted;
             for (int i = 0; i < requests.size(); i++) {
@@ -235,51 +235,6 @@ class SpeculationEngineTest {
                     .filter(answer -> answer.size() > position && tokens.entrySet().stream()
                             .allMatch(entry -> answer.get(entry.getKey()).equals(entry.getValue())))
                     .findFirst().map(answer -> answer.get(position)).orElse(-1);
-        }
-
-        @Override
-        public boolean drafts() {
-            return model.drafts();
-        }
-
-        @Override
-        public int firstForeign(StepPlan plan) {
-            return model.firstForeign(plan);
-        }
-
-        @Override
-        public @Nullable LogitFacts facts() {
-            return model.facts();
-        }
-
-        @Override
-        public float[] logits() {
-            return model.logits();
-        }
-
-        @Override
-        public int vocabSize() {
-            return model.vocabSize();
-        }
-
-        @Override
-        public float[] hidden() {
-            return model.hidden();
-        }
-
-        @Override
-        public int hiddenSize() {
-            return model.hiddenSize();
-        }
-
-        @Override
-        public void forEach(int count, IntConsumer task) {
-            model.forEach(count, task);
-        }
-
-        @Override
-        public float logitBound() {
-            return model.logitBound();
         }
     }
 }

@@ -107,7 +107,7 @@ public final class BatchLoop implements AutoCloseable {
     public record Limits(
             int maxBatch, int prefillChunk, int maxLogitRows, long agingMs, Speculation speculation) {
         public Limits {
-            int least = maxBatch * (1 + drafts(speculation));
+            int least = maxBatch * (1 + speculation.drafts());
             if (maxBatch < 1 || prefillChunk < 1 || maxLogitRows < least) {
                 throw new IllegalArgumentException("scheduler: expected maxBatch and prefillChunk of at least 1 and " + least
                         + " rows with logits, got " + maxBatch + ", " + prefillChunk + " and " + maxLogitRows + " rows");
@@ -121,11 +121,7 @@ public final class BatchLoop implements AutoCloseable {
 
         /// The most rows of a step, and of what feeds a draft layer.
         public int maxRows() {
-            return maxBatch * (1 + drafts(speculation)) + prefillChunk;
-        }
-
-        private static int drafts(Speculation speculation) {
-            return speculation.mode() == Speculation.Mode.OFF ? 0 : speculation.tokens();
+            return maxBatch * (1 + speculation.drafts()) + prefillChunk;
         }
     }
 

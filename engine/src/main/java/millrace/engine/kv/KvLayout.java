@@ -1,5 +1,6 @@
 package millrace.engine.kv;
 
+import millrace.engine.CacheFormats;
 import millrace.engine.KvFormat;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.TileFormat;
@@ -122,7 +123,7 @@ public record KvLayout(
 
     /// Names the formats of a page: `int8`, `int8 index int8`.
     public String id() {
-        return index == null ? format.id() : format.id() + " index " + KvFormat.valueOf(index.format().name()).id();
+        return new CacheFormats(format, indexFormat()).id();
     }
 
     /// A sixteenth of a page, padding and scales included.

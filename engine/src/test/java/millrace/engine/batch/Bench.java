@@ -56,8 +56,7 @@ final class Bench implements AutoCloseable {
             long agingMs,
             Speculation speculation,
             FakeModel.@Nullable Drafter drafter) {
-        int drafts = speculation.mode() == Speculation.Mode.OFF ? 0 : speculation.tokens();
-        int logitRows = maxBatch * (1 + drafts) + 2;
+        int logitRows = maxBatch * (1 + speculation.drafts()) + 2;
         model = new FakeModel(logitRows);
         model.drafter = drafter;
         KvLayout layout = drafter == null ? LAYOUT : LAYOUT.withDraftLayer();
