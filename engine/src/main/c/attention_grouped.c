@@ -112,10 +112,9 @@ SCORE_FORMS(TILE_BF16)
 SCORE_FORMS(TILE_INT4)
 
 /* Loops.scores for CacheShape.Grouped, except in INT8. */
-MILLRACE_EXPORT void ISA(scores_grouped)(int64_t format, const int64_t *pages, int64_t first, int64_t count,
+MILLRACE_EXPORT void ISA(scores_grouped)(int64_t format, const int64_t *pages, int64_t count,
         int64_t block, int64_t depth, int64_t group, int64_t scale_offset, const float *q, int64_t q_offset,
         int64_t queries, float *scores, int64_t s_offset, int64_t s_stride) {
-    pages += first;
     q += q_offset;
     scores += s_offset;
     int64_t n;
@@ -190,10 +189,9 @@ SUM_FORMS(TILE_BF16)
 SUM_FORMS(TILE_INT4_PAIRS)
 
 /* Loops.sums for CacheShape.Grouped, except in INT8; groups: scales of a token's value. */
-MILLRACE_EXPORT void ISA(sums_grouped)(int64_t format, const int64_t *pages, int64_t first, int64_t count,
+MILLRACE_EXPORT void ISA(sums_grouped)(int64_t format, const int64_t *pages, int64_t count,
         int64_t tokens, int64_t block, int64_t lanes, int64_t groups, int64_t value_offset, int64_t scale_offset,
         const float *p, int64_t p_offset, int64_t p_stride, int64_t queries, float *acc, int64_t a_offset) {
-    pages += first;
     p += p_offset;
     acc += a_offset;
     float w[8 * MOST_GROUPS * TOKENS];

@@ -124,7 +124,7 @@ SCORE_FORM(8)
 #endif
 
 /* Loops.scores for CacheShape.Grouped in INT8. */
-MILLRACE_EXPORT void ISA(scores_int8)(const int64_t *pages, int64_t first, int64_t count, int64_t block, int64_t depth,
+MILLRACE_EXPORT void ISA(scores_int8)(const int64_t *pages, int64_t count, int64_t block, int64_t depth,
         int64_t scale_offset, const float *q, int64_t q_offset, int64_t queries, float *scores, int64_t s_offset,
         int64_t s_stride) {
     int32_t fixed[8 * MOST_DEPTH];
@@ -137,7 +137,7 @@ MILLRACE_EXPORT void ISA(scores_int8)(const int64_t *pages, int64_t first, int64
         n = tile_queries(queries - i);
         fix_queries(q + i * depth, n, depth, width, fixed, units);
         float *to = scores + i * s_stride;
-#define SCORE(n) score_##n(count, pages + first, block, depth, scale_offset, fixed, width, units, to, s_stride)
+#define SCORE(n) score_##n(count, pages, block, depth, scale_offset, fixed, width, units, to, s_stride)
         switch (n) {
             case 1: SCORE(1); break;
             case 2: SCORE(2); break;
@@ -285,7 +285,7 @@ SUM_FORM(8)
 #endif
 
 /* Loops.sums for CacheShape.Grouped in INT8. */
-MILLRACE_EXPORT void ISA(sums_int8)(const int64_t *pages, int64_t first, int64_t count, int64_t tokens, int64_t block,
+MILLRACE_EXPORT void ISA(sums_int8)(const int64_t *pages, int64_t count, int64_t tokens, int64_t block,
         int64_t lanes, int64_t value_offset, int64_t scale_offset, const float *p, int64_t p_offset, int64_t p_stride,
         int64_t queries, float *acc, int64_t a_offset) {
     p += p_offset;
@@ -293,7 +293,7 @@ MILLRACE_EXPORT void ISA(sums_int8)(const int64_t *pages, int64_t first, int64_t
     int64_t n;
     for (int64_t i = 0; i < queries; i += n) {
         n = tile_queries(queries - i);
-#define SUM(n) sum_##n(pages + first, count, tokens, block + value_offset, block + scale_offset, p + i * p_stride, \
+#define SUM(n) sum_##n(pages, count, tokens, block + value_offset, block + scale_offset, p + i * p_stride, \
         p_stride, acc + i * lanes, lanes)
         switch (n) {
             case 1: SUM(1); break;

@@ -136,7 +136,7 @@ INLINE int64_t padded(int64_t lanes) { return (lanes + LANES - 1) / LANES * LANE
 
 /* Loops.scores for CacheShape.Latent. groups: 0 if numbers have no scale, else scales of a token; plain: whether its one
  * scale is also the rotated part's. scratch: room for [rank + rope][32]. */
-MILLRACE_EXPORT void ISA(scores_latent)(int64_t format, int64_t rope_format, const int64_t *pages, int64_t first,
+MILLRACE_EXPORT void ISA(scores_latent)(int64_t format, int64_t rope_format, const int64_t *pages,
         int64_t count, int64_t block, int64_t rank, int64_t rope, int64_t rope_offset, int64_t scale_offset,
         int64_t groups, int64_t plain, const float *q, int64_t q_offset, int64_t queries, float *scores,
         int64_t s_offset, int64_t s_stride, float *scratch) {
@@ -147,7 +147,7 @@ MILLRACE_EXPORT void ISA(scores_latent)(int64_t format, int64_t rope_format, con
     int64_t some;
     for (int64_t p = 0; p < count; p += some) {
         some = count - p < SCORE_PAGES ? count - p : SCORE_PAGES;
-        const int64_t *page = pages + first + p;
+        const int64_t *page = pages + p;
         const int64_t apart = TOKENS * width;
         for (int64_t d = 0; d < rank + rope;) {
             const int latent = d < rank, scaled = latent && groups && !plain;
@@ -204,7 +204,7 @@ ONCE void latent_sums(int64_t queries, const float *values, int64_t tokens, cons
 }
 
 /* Loops.sums for CacheShape.Latent. */
-MILLRACE_EXPORT void ISA(sums_latent)(int64_t format, const int64_t *pages, int64_t first, int64_t count,
+MILLRACE_EXPORT void ISA(sums_latent)(int64_t format, const int64_t *pages, int64_t count,
         int64_t tokens, int64_t block, int64_t rank, int64_t scale_offset, int64_t groups, int64_t plain,
         const float *p, int64_t p_offset, int64_t p_stride, int64_t queries, float *acc, int64_t a_offset) {
     const int64_t lanes = padded(rank);
@@ -214,7 +214,7 @@ MILLRACE_EXPORT void ISA(sums_latent)(int64_t format, const int64_t *pages, int6
     int64_t some;
     for (int64_t at = 0; at < count; at += some) {
         some = count - at < SUM_PAGES ? count - at : SUM_PAGES;
-        const int64_t *page = pages + first + at;
+        const int64_t *page = pages + at;
         int64_t visible = TOKENS * some - (at + some == count ? TOKENS - tokens : 0);
         for (int64_t d = 0; d < lanes; d += PIECE) {
             int64_t n = lanes - d < PIECE ? lanes - d : PIECE;

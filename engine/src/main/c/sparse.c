@@ -52,9 +52,9 @@ typedef struct {
     uint32_t shift;
 } token;
 
-INLINE token token_at(int per, const int64_t *pages, int64_t tile, int32_t position, int64_t lanes) {
+INLINE token token_at(int per, int64_t page, int64_t tile, int32_t position, int64_t lanes) {
     int64_t slot = position % TOKENS;
-    return (token) {(const char *) pages[position / TOKENS] + tile + slot / per * lanes * 4,
+    return (token) {(const char *) page + tile + slot / per * lanes * 4,
                     (uint32_t) (slot % per * (32 / per))};
 }
 
@@ -84,13 +84,14 @@ INLINE void gather_tile(int per, const int64_t *pages, int64_t tile, const int32
         char *to, int64_t block_bytes) {
     token row[2][4];
     UNROLL for (int k = 0; k < per; k++) {
-        row[0][k] = token_at(per, pages, tile, positions[k < count ? k : count - 1], lanes);
+        int64_t j = k < count ? k : count - 1;
+        row[0][k] = token_at(per, pages[j], tile, positions[j], lanes);
     }
     for (int64_t i = 0; i < count; i += per) {
         token *now = row[i / per % 2], *next = row[1 - i / per % 2];
         UNROLL for (int k = 0; k < per; k++) {
             int64_t j = i + per + k < count ? i + per + k : count - 1;
-            next[k] = token_at(per, pages, tile, positions[j], lanes);
+            next[k] = token_at(per, pages[j], tile, positions[j], lanes);
         }
         merge_row(per, now, next, to + i / TOKENS * block_bytes + i % TOKENS / per * lanes * 4, lanes);
     }
@@ -105,7 +106,7 @@ ONCE void gather_form(int64_t format, const int64_t *pages, int64_t tile, const 
     }
 }
 
-/* Loops.gather. Token by token of the scales. */
+/* Loops.gather, with the page of each token. Token by token of the scales. */
 MILLRACE_EXPORT void ISA(gather_latent)(int64_t format, int64_t rope_format, const int64_t *pages, int64_t block,
         int64_t lanes, int64_t rope_lanes, int64_t rope_offset, int64_t scale_offset, int64_t groups, int64_t block_bytes,
         const int32_t *positions, int64_t first, int64_t count, int64_t to) {
@@ -117,7 +118,7 @@ MILLRACE_EXPORT void ISA(gather_latent)(int64_t format, int64_t rope_format, con
     gather_form(format, pages, block, positions, count, lanes, out, block_bytes);
     gather_form(rope_format, pages, block + rope_offset, positions, count, rope_lanes, out + rope_offset, block_bytes);
     for (int64_t i = 0; groups && i < count; i++) {
-        const float *from = (const float *) (pages[positions[i] / TOKENS] + block + scale_offset);
+        const float *from = (const float *) (pages[i] + block + scale_offset);
         float *scales = (float *) (out + i / TOKENS * block_bytes + scale_offset);
         for (int64_t g = 0; g < groups; g++) {
             scales[g * TOKENS + i % TOKENS] = from[g * TOKENS + positions[i] % TOKENS];

@@ -39,6 +39,7 @@ final class CpuSelection implements ThreadTeam.Task {
     private int heads;
     private float scale;
     private long products;
+    private int scratchFloats; // of the shape
 
     // Groups of rows.
     private int groups;
@@ -76,7 +77,10 @@ final class CpuSelection implements ThreadTeam.Task {
             throw new IllegalArgumentException("select: %d heads of %d, query width %d, weight width %d"
                     .formatted(headCount, keys.dim(), queries.width(), headWeights.width()));
         }
-        shape = keys;
+        if (!keys.equals(shape)) {
+            shape = keys;
+            scratchFloats = keys.scratchFloats();
+        }
         batch = cacheBatch;
         layerOffset = offset;
         heads = headCount;
@@ -190,7 +194,7 @@ final class CpuSelection implements ThreadTeam.Task {
         int perPart = Math.max(TILE, (pages + parts - 1) / parts);
         int from = Math.min(pages, part * perPart);
         int to = Math.min(pages, from + perPart);
-        w.reserve(heads, shape().scratchFloats(), selection().most());
+        w.reserve(heads, scratchFloats, selection().most());
         weigh(w);
         for (int page = from; page < to; page += TILE) {
             tile(w, page, Math.min(TILE, to - page));

@@ -1,15 +1,18 @@
 package millrace.engine.kernel.ffi;
 
-import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.TileFormat;
 
 /// Loops over pages of the cache in C: codes are decoded in registers, or once for all queries, and multiplied at once.
 final class NativeAttention {
-    private NativeAttention() {}
+    private final Segments segments;
 
-    static void scores(
+    NativeAttention(Segments segments) {
+        this.segments = segments;
+    }
+
+    void scores(
             CacheShape shape,
             long[] pages,
             int first,
@@ -39,8 +42,7 @@ final class NativeAttention {
                     Symbols.SCORES_LATENT.invokeExact(
                             format(l.latentFormat()),
                             format(l.ropeFormat()),
-                            MemorySegment.ofArray(pages),
-                            (long) first,
+                            PageAddresses.of(pages, first, count),
                             (long) count,
                             blockOffset,
                             (long) l.rank(),
@@ -49,20 +51,20 @@ final class NativeAttention {
                             l.scaleOffset(),
                             (long) l.scaleGroups(),
                             l.plain() ? 1L : 0L,
-                            MemorySegment.ofArray(q),
+                            segments.of(q),
                             (long) qOffset,
                             (long) queries,
-                            MemorySegment.ofArray(scores),
+                            segments.of(scores),
                             (long) sOffset,
                             (long) sStride,
-                            MemorySegment.ofArray(scratch));
+                            segments.of(scratch));
             }
         } catch (Throwable e) {
             throw Symbols.wrapped(e);
         }
     }
 
-    static void scores(
+    void scores(
             CacheShape.Keys shape,
             long[] pages,
             int first,
@@ -91,7 +93,7 @@ final class NativeAttention {
     }
 
     /// Scores over INT8 keys, in integers.
-    private static void int8(
+    private void int8(
             long[] pages,
             int first,
             int count,
@@ -106,22 +108,21 @@ final class NativeAttention {
             int sStride)
             throws Throwable {
         Symbols.SCORES_INT8.invokeExact(
-                MemorySegment.ofArray(pages),
-                (long) first,
+                PageAddresses.of(pages, first, count),
                 (long) count,
                 blockOffset,
                 (long) dim,
                 scaleOffset,
-                MemorySegment.ofArray(q),
+                segments.of(q),
                 (long) qOffset,
                 (long) queries,
-                MemorySegment.ofArray(scores),
+                segments.of(scores),
                 (long) sOffset,
                 (long) sStride);
     }
 
     /// Scores over keys in another format; without scales the offset does not matter.
-    private static void keys(
+    private void keys(
             TileFormat format,
             long[] pages,
             int first,
@@ -139,22 +140,21 @@ final class NativeAttention {
             throws Throwable {
         Symbols.SCORES_GROUPED.invokeExact(
                 format(format),
-                MemorySegment.ofArray(pages),
-                (long) first,
+                PageAddresses.of(pages, first, count),
                 (long) count,
                 blockOffset,
                 (long) dim,
                 (long) group,
                 scaleOffset,
-                MemorySegment.ofArray(q),
+                segments.of(q),
                 (long) qOffset,
                 (long) queries,
-                MemorySegment.ofArray(scores),
+                segments.of(scores),
                 (long) sOffset,
                 (long) sStride);
     }
 
-    static void sums(
+    void sums(
             CacheShape shape,
             long[] pages,
             int first,
@@ -177,25 +177,23 @@ final class NativeAttention {
             switch (shape) {
                 case CacheShape.Grouped g when g.fixedPoint() ->
                     Symbols.SUMS_INT8.invokeExact(
-                            MemorySegment.ofArray(pages),
-                            (long) first,
+                            PageAddresses.of(pages, first, count),
                             (long) count,
                             (long) tokens,
                             blockOffset,
                             (long) g.valueLanes(),
                             g.valueOffset(),
                             g.valueScaleOffset(),
-                            MemorySegment.ofArray(p),
+                            segments.of(p),
                             (long) pOffset,
                             (long) pStride,
                             (long) queries,
-                            MemorySegment.ofArray(acc),
+                            segments.of(acc),
                             (long) aOffset);
                 case CacheShape.Grouped g ->
                     Symbols.SUMS_GROUPED.invokeExact(
                             format(g.valueFormat()),
-                            MemorySegment.ofArray(pages),
-                            (long) first,
+                            PageAddresses.of(pages, first, count),
                             (long) count,
                             (long) tokens,
                             blockOffset,
@@ -203,17 +201,16 @@ final class NativeAttention {
                             (long) g.scaleGroups(),
                             g.valueOffset(),
                             g.valueScaleOffset(),
-                            MemorySegment.ofArray(p),
+                            segments.of(p),
                             (long) pOffset,
                             (long) pStride,
                             (long) queries,
-                            MemorySegment.ofArray(acc),
+                            segments.of(acc),
                             (long) aOffset);
                 case CacheShape.Latent l ->
                     Symbols.SUMS_LATENT.invokeExact(
                             format(l.latentFormat()),
-                            MemorySegment.ofArray(pages),
-                            (long) first,
+                            PageAddresses.of(pages, first, count),
                             (long) count,
                             (long) tokens,
                             blockOffset,
@@ -221,11 +218,11 @@ final class NativeAttention {
                             l.scaleOffset(),
                             (long) l.scaleGroups(),
                             l.plain() ? 1L : 0L,
-                            MemorySegment.ofArray(p),
+                            segments.of(p),
                             (long) pOffset,
                             (long) pStride,
                             (long) queries,
-                            MemorySegment.ofArray(acc),
+                            segments.of(acc),
                             (long) aOffset);
             }
         } catch (Throwable e) {
@@ -233,17 +230,14 @@ final class NativeAttention {
         }
     }
 
-    static void gather(
+    void gather(
             CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to) {
         Objects.checkFromIndexSize(first, count, positions.length);
-        for (int i = first; i < first + count; i++) {
-            Objects.checkIndex(positions[i], pages.length * CacheShape.TOKENS);
-        }
         try {
             Symbols.GATHER_LATENT.invokeExact(
                     format(shape.latentFormat()),
                     format(shape.ropeFormat()),
-                    MemorySegment.ofArray(pages),
+                    PageAddresses.of(pages, positions, first, count),
                     blockOffset,
                     (long) shape.latentLanes(),
                     (long) shape.ropeLanes(),
@@ -251,7 +245,7 @@ final class NativeAttention {
                     shape.scaleOffset(),
                     (long) shape.scaleGroups(),
                     shape.blockBytes(),
-                    MemorySegment.ofArray(positions),
+                    segments.of(positions),
                     (long) first,
                     (long) count,
                     to);

@@ -11,6 +11,7 @@ import millrace.engine.kernel.cpu.Loops;
 /// C checks nothing: every range is checked here, once per call.
 final class NativeLoops implements Loops {
     private final Segments segments = new Segments();
+    private final NativeAttention attention = new NativeAttention(segments);
 
     @Override
     public void project(
@@ -92,7 +93,7 @@ final class NativeLoops implements Loops {
             int sOffset,
             int sStride,
             float[] scratch) {
-        NativeAttention.scores(
+        attention.scores(
                 shape, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride, scratch);
     }
 
@@ -110,7 +111,7 @@ final class NativeLoops implements Loops {
             int sOffset,
             int sStride,
             float[] scratch) {
-        NativeAttention.scores(
+        attention.scores(
                 shape, pages, first, count, blockOffset, q, qOffset, queries, scores, sOffset, sStride);
     }
 
@@ -129,7 +130,7 @@ final class NativeLoops implements Loops {
             float[] acc,
             int aOffset,
             float[] scratch) {
-        NativeAttention.sums(
+        attention.sums(
                 shape, pages, first, count, tokens, blockOffset, p, pOffset, pStride, queries, acc, aOffset, scratch);
     }
 
@@ -168,6 +169,6 @@ final class NativeLoops implements Loops {
     @Override
     public void gather(
             CacheShape.Latent shape, long[] pages, long blockOffset, int[] positions, int first, int count, long to) {
-        NativeAttention.gather(shape, pages, blockOffset, positions, first, count, to);
+        attention.gather(shape, pages, blockOffset, positions, first, count, to);
     }
 }

@@ -15,21 +15,38 @@ final class Segments {
 
     private final @Nullable Entry[] entries = new Entry[SLOTS];
 
-    private record Entry(float[] array, MemorySegment segment) {}
+    private record Entry(Object array, MemorySegment segment) {}
 
     MemorySegment of(float[] array) {
+        MemorySegment known = find(array);
+        return known != null ? known : add(array, MemorySegment.ofArray(array));
+    }
+
+    MemorySegment of(int[] array) {
+        MemorySegment known = find(array);
+        return known != null ? known : add(array, MemorySegment.ofArray(array));
+    }
+
+    private @Nullable MemorySegment find(Object array) {
         int home = System.identityHashCode(array);
-        int free = home;
-        for (int i = PROBES - 1; i >= 0; i--) {
+        for (int i = 0; i < PROBES; i++) {
             Entry entry = entries[home + i & SLOTS - 1];
-            if (entry == null) {
-                free = home + i;
-            } else if (entry.array == array) {
+            if (entry != null && entry.array == array) {
                 return entry.segment;
             }
         }
-        Entry entry = new Entry(array, MemorySegment.ofArray(array));
-        entries[free & SLOTS - 1] = entry;
-        return entry.segment;
+        return null;
+    }
+
+    private MemorySegment add(Object array, MemorySegment segment) {
+        int home = System.identityHashCode(array);
+        int free = home;
+        for (int i = PROBES - 1; i >= 0; i--) {
+            if (entries[home + i & SLOTS - 1] == null) {
+                free = home + i;
+            }
+        }
+        entries[free & SLOTS - 1] = new Entry(array, segment);
+        return segment;
     }
 }

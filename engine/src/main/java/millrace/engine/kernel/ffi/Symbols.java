@@ -52,26 +52,26 @@ final class Symbols {
     static final MethodHandle SCORES_GROUPED = bind(
             "scores_grouped",
             FunctionDescriptor.ofVoid(
-                    JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS,
+                    JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS,
                     JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG));
     static final MethodHandle SCORES_INT8 = bind(
             "scores_int8",
             FunctionDescriptor.ofVoid(
-                    ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS,
+                    ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS,
                     JAVA_LONG, JAVA_LONG));
     static final MethodHandle SUMS_INT8 = bind(
             "sums_int8",
             FunctionDescriptor.ofVoid(
-                    ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS,
+                    ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS,
                     JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG));
     static final MethodHandle SCORES_LATENT = bind(
             "scores_latent",
             FunctionDescriptor.ofVoid(
-                    JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+                    JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
                     JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG,
                     ADDRESS));
     private static final FunctionDescriptor SUMS = FunctionDescriptor.ofVoid(
-            JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
+            JAVA_LONG, ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG,
             ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG, ADDRESS, JAVA_LONG);
     static final MethodHandle SUMS_GROUPED = bind("sums_grouped", SUMS);
     static final MethodHandle SUMS_LATENT = bind("sums_latent", SUMS);
