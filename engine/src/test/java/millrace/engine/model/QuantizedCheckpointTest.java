@@ -25,7 +25,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /// are converted while loading.
 final class QuantizedCheckpointTest {
     /// What Kimi K2 Thinking leaves unquantised: all but routed experts.
-    private static final String[] KIMI_IGNORES = {
+    static final String[] KIMI_IGNORES = {
         "lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(gate|up|gate_up|down)_proj.*"
     };
 
@@ -39,12 +39,12 @@ final class QuantizedCheckpointTest {
         return model.write(Files.createDirectory(dir.resolve("source")));
     }
 
-    private static boolean expert(String name) {
+    static boolean expert(String name) {
         return name.contains(".mlp.experts.");
     }
 
     /// Every linear layer: not the vocabulary, not the routers, not the weights of index heads.
-    private static boolean linear(String name) {
+    static boolean linear(String name) {
         return name.endsWith("_proj.weight") && !name.endsWith("weights_proj.weight")
                 || name.endsWith("kv_a_proj_with_mqa.weight")
                 || name.endsWith("indexer.wq_b.weight")

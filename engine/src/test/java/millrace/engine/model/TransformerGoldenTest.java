@@ -19,7 +19,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /// Against logits that were computed elsewhere in float64. Every known mistake of routing, rotation, norms and scales
 /// moves them by more than the tolerance.
 final class TransformerGoldenTest {
-    private static final float TOLERANCE = 3e-5f;
+    static final float TOLERANCE = 3e-5f;
 
     @TempDir
     Path dir;
@@ -87,7 +87,7 @@ final class TransformerGoldenTest {
         return ModelRun.open(model.write(dir), backend, 1, KvFormat.F32);
     }
 
-    private static void assertLogits(JsonNode golden, float[][] all, float tolerance) {
+    static void assertLogits(JsonNode golden, float[][] all, float tolerance) {
         float[] logits = all[all.length - 1];
         for (int i = 0; i < 8; i++) {
             assertThat(logits[i])
