@@ -45,7 +45,7 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
     static final String SEEN_STORE = "seen";
     static final String CANCELLED_STORE = "cancelled";
     private static final Logger LOG = LoggerFactory.getLogger(InferenceProcessor.class);
-    private static final Duration EVERY_LOOP = Duration.ofMillis(1);
+    private static final Duration EVERY_LOOP = WakeableClients.TICK;
     private static final long RETRY_UNREAD_NANOS = 100_000_000L;
 
     /// What the processors of one process share.

@@ -34,7 +34,13 @@ import org.jspecify.annotations.Nullable;
 /// Streams sleeps in `poll` for up to 100 ms. A result that is finished meanwhile would wait for it: `Poll.signal`
 /// ends the poll early. And `process` cannot refuse a record: `Poll.hold` pauses the partitions that Streams itself
 /// has not paused, so that a backlog stays in Kafka.
+///
+/// What a signal announces is taken by a timer of Streams, and timers fire at most once a [#TICK]. A signal that comes within a
+/// tick of their last round finds them not yet due, so polls stay short until they are.
 final class WakeableClients implements KafkaClientSupplier {
+    /// How often timers that are due in every round may fire: Streams counts milliseconds.
+    static final Duration TICK = Duration.ofMillis(1);
+
     private final Map<String, Poll> byThread = new ConcurrentHashMap<>();
     private final Set<String> neverHeld;
     private volatile boolean stopping;
@@ -77,6 +83,9 @@ final class WakeableClients implements KafkaClientSupplier {
         private boolean inPoll;
         private boolean signalled;
         private boolean woken;
+        /// When a round of timers can take what the last signal announced, by `System.nanoTime()`. Stream thread.
+        private long timersDueNanos;
+        private boolean timersOwed;
         private final Set<Object> holders = new HashSet<>();
         private volatile boolean stopping;
         private volatile long deadlineNanos;
@@ -119,17 +128,21 @@ final class WakeableClients implements KafkaClientSupplier {
 
         private ConsumerRecords<byte[], byte[]> poll(Consumer<byte[], byte[]> consumer, Duration timeout) {
             Duration wait = timeout;
+            long began = System.nanoTime();
             long deadline = deadlineNanos;
             if (deadline != 0) {
-                long left = Math.max(0, deadline - System.nanoTime());
+                long left = Math.max(0, deadline - began);
                 wait = left < wait.toNanos() ? Duration.ofNanos(left) : wait;
             }
             holdOrResume(consumer);
             synchronized (lock) {
                 if (signalled) {
-                    signalled = false;
                     wait = Duration.ZERO;
+                    owe(began);
+                } else if (timersOwed) {
+                    wait = wait.compareTo(TICK) < 0 ? wait : TICK;
                 }
+                signalled = false;
                 inPoll = true;
             }
             ConsumerRecords<byte[], byte[]> records = ConsumerRecords.empty();
@@ -142,11 +155,21 @@ final class WakeableClients implements KafkaClientSupplier {
             boolean wakeupLeft;
             synchronized (lock) {
                 inPoll = false;
+                if (signalled) {
+                    owe(began);
+                }
                 signalled = false;
                 wakeupLeft = woken && !interrupted;
                 woken = false;
             }
+            timersOwed &= System.nanoTime() - timersDueNanos < 0;
             return wakeupLeft ? merge(records, swallowWakeup(consumer)) : records;
+        }
+
+        /// The last round of timers came before this poll began, so a tick after that all are due again.
+        private void owe(long pollBeganNanos) {
+            timersOwed = true;
+            timersDueNanos = pollBeganNanos + TICK.toNanos();
         }
 
         /// A wake-up that came after poll had its records would hit the next commit; it is taken out here.

@@ -88,6 +88,7 @@ class WakeableClientsTest {
         assertThatCode(() -> assertThat(consumer.poll(LONG).isEmpty()).isTrue()).doesNotThrowAnyException();
         assertThat(real.wakeupPending).isFalse();
         real.duringPoll = () -> {};
+        goOnUntilTimersAreDue();
         consumer.poll(LONG);
         assertThat(real.lastTimeout).as("the signal is used up").isEqualTo(LONG);
     }
@@ -98,8 +99,33 @@ class WakeableClientsTest {
         assertThat(real.wakeupPending).as("outside poll a wake-up would hit a commit").isFalse();
         consumer.poll(LONG);
         assertThat(real.lastTimeout).isZero();
+        goOnUntilTimersAreDue();
         consumer.poll(LONG);
         assertThat(real.lastTimeout).isEqualTo(LONG);
+    }
+
+    @Test
+    void doesNotSleepBeforeTimersWereDueAfterASignal() {
+        poll.signal();
+        consumer.poll(LONG);
+        consumer.poll(LONG);
+        assertThat(real.lastTimeout).as("the turn before this poll may have come too soon for the timers").isLessThanOrEqualTo(
+                WakeableClients.TICK);
+        goOnUntilTimersAreDue();
+        real.duringPoll = poll::signal;
+        consumer.poll(LONG);
+        real.duringPoll = () -> {};
+        consumer.poll(LONG);
+        assertThat(real.lastTimeout).isLessThanOrEqualTo(WakeableClients.TICK);
+    }
+
+    /// As Streams does: poll after poll, each with a look at the timers behind it.
+    private void goOnUntilTimersAreDue() {
+        long due = System.nanoTime() + 2 * WakeableClients.TICK.toNanos();
+        while (System.nanoTime() < due) {
+            consumer.poll(LONG);
+        }
+        consumer.poll(LONG);
     }
 
     @Test
