@@ -5,9 +5,6 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.ByteArrayOutputStream;
-import java.io.IOException;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -35,10 +32,6 @@ import millrace.streams.bench.NoOpEngine;
 import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.embedded.EmbeddedRegistry;
 import org.apache.avro.Schema;
-import org.apache.avro.generic.GenericData;
-import org.apache.avro.generic.GenericDatumWriter;
-import org.apache.avro.io.BinaryEncoder;
-import org.apache.avro.io.EncoderFactory;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -288,7 +281,7 @@ class ServiceIT {
         ServiceConfig config = ServiceConfig.of(settings);
         try (InferenceService service = startNoOp(config); ClusterClient client = new ClusterClient(outside)) {
             second.close();
-            client.sendRaw(null, ofLaterRelease(client, "later"), new RecordHeaders());
+            client.sendRaw(null, LaterRelease.prompt(client, "outage.later", "later"), new RecordHeaders());
             client.send(Prompt.newBuilder().setRequestId("known").setPrompt("q").build());
             assertThat(client.await("known", PATIENCE).getText()).as("what is cached is served").isEqualTo("q");
             ClusterClient.sleep(1_000);
@@ -301,29 +294,6 @@ class ServiceIT {
             client.assertExactlyOnce(List.of("known", "later"));
             assertThat(service.healthPort()).isEqualTo(-1);
         }
-    }
-
-    /// A prompt as a later release may write it: with a field that this one does not know, under a subject of its own.
-    private static byte[] ofLaterRelease(ClusterClient client, String id) throws IOException {
-        ObjectNode later = (ObjectNode) JSON.readTree(Prompt.getClassSchema().toString());
-        ((com.fasterxml.jackson.databind.node.ArrayNode) later.get("fields"))
-                .add(JSON.readTree("{\"name\":\"mood\",\"type\":\"string\",\"default\":\"\"}"));
-        Schema schema = new Schema.Parser().parse(later.toString());
-        int schemaId = client.registry().register("outage.later", schema);
-        GenericData.Record record = new GenericData.Record(schema);
-        for (Schema.Field field : schema.getFields()) {
-            if (field.hasDefaultValue()) {
-                record.put(field.name(), GenericData.get().getDefaultValue(field));
-            }
-        }
-        record.put("request_id", id);
-        record.put("prompt", "from the future");
-        record.put("mood", "hopeful");
-        ByteArrayOutputStream out = new ByteArrayOutputStream();
-        BinaryEncoder encoder = EncoderFactory.get().directBinaryEncoder(out, null);
-        new GenericDatumWriter<GenericData.Record>(schema).write(record, encoder);
-        encoder.flush();
-        return concat(ByteBuffer.allocate(5).put((byte) 0).putInt(schemaId).array(), out.toByteArray());
     }
 
     @Test
