@@ -22,23 +22,22 @@ __device__ __forceinline__ float norm_scale(float sum, int n, float eps) {
     return __double2float_rn(__ddiv_rn(1.0, __dsqrt_rn(__dadd_rn(mean, (double)eps))));
 }
 
-/* A block for each vector of [rows][heads], for long ones. Shared: 2 · NORM_STAGE + 1 floats. y may be x. */
-GPU_KERNEL rms_norm(float *y, const float *x, const float *weight, int n, int heads, int yStride, int xStride, float eps,
-                    int rows, const int *live) {
-    GPU_DYN_SHARED(float, stages);
-    int row = blockIdx.x / heads, head = blockIdx.x % heads;
-    if (row >= live_rows(rows, live)) {
-        return;
-    }
-    const float *from = x + (size_t)row * xStride + (size_t)head * n;
-    float *to = y + (size_t)row * yStride + (size_t)head * n;
+/* A vector by a block; with ADD, x += added first. Shared: 2 · NORM_STAGE + 1 floats. to may be from. */
+template <bool ADD>
+__device__ __forceinline__ void norm_long(float *to, float *from, const float *added, const float *weight, int n, float eps,
+                                          float *stages) {
     float sum = 0.0f;
     for (int first = 0, turn = 0; first < n; first += NORM_STAGE, turn ^= 1) {
         /* Two stages: while the partials of one are added, the other warps load the next. */
         float *stage = stages + turn * NORM_STAGE;
         int count = min(NORM_STAGE, n - first);
         for (int i = threadIdx.x; i < count; i += blockDim.x) {
-            stage[i] = from[first + i];
+            float v = from[first + i];
+            if (ADD) {
+                v = __fadd_rn(v, added[first + i]);
+                from[first + i] = v;
+            }
+            stage[i] = v;
         }
         __syncthreads();
         if (threadIdx.x < NORM_PARTIALS) {
@@ -60,7 +59,29 @@ GPU_KERNEL rms_norm(float *y, const float *x, const float *weight, int n, int he
         to[i] = __fmul_rn(__fmul_rn(from[i], scale), weight[i]);
     }
 }
+
+/* A block for each vector of [rows][heads], for long ones. y may be x. */
+GPU_KERNEL rms_norm(float *y, float *x, const float *weight, int n, int heads, int yStride, int xStride, float eps, int rows,
+                    const int *live) {
+    GPU_DYN_SHARED(float, stages);
+    int row = blockIdx.x / heads, head = blockIdx.x % heads;
+    if (row < live_rows(rows, live)) {
+        size_t at = (size_t)head * n;
+        norm_long<false>(y + (size_t)row * yStride + at, x + (size_t)row * xStride + at, nullptr, weight, n, eps, stages);
+    }
+}
 GPU_EXPORT(rms_norm)
+
+/* x += added, and its norm: a block for each row. */
+GPU_KERNEL add_rms_norm(float *y, float *x, const float *added, const float *weight, int n, int yStride, int xStride,
+                        int addedStride, float eps, int rows, const int *live) {
+    GPU_DYN_SHARED(float, stages);
+    size_t row = blockIdx.x;
+    if (row < (size_t)live_rows(rows, live)) {
+        norm_long<true>(y + row * yStride, x + row * xStride, added + row * addedStride, weight, n, eps, stages);
+    }
+}
+GPU_EXPORT(add_rms_norm)
 
 /* Half a warp for each vector of [rows][heads], for short ones. y may be x. */
 GPU_KERNEL rms_norm_short(float *y, const float *x, const float *weight, int n, int heads, int yStride, int xStride,

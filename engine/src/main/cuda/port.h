@@ -479,6 +479,11 @@ __device__ __forceinline__ float gpu_exp(float value) {
 /// ExpMath.sigmoid, bit for bit.
 __device__ __forceinline__ float gpu_sigmoid(float x) { return __fdiv_rn(1.0f, __fadd_rn(1.0f, gpu_exp(-x))); }
 
+/// silu(gate) · up, silu(z) = z / (1 + exp(-z)).
+__device__ __forceinline__ float gpu_swiglu(float gate, float up) {
+    return __fmul_rn(__fdiv_rn(gate, __fadd_rn(1.0f, gpu_exp(-gate))), up);
+}
+
 /// Splitmix64: the finalizer, and the step that begins with it.
 __device__ __forceinline__ unsigned long long gpu_mix64(unsigned long long z) {
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;

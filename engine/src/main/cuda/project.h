@@ -47,9 +47,11 @@ struct Product {
     int tokens;                 // rows of x; -1 for those that the launch says
     int slices;                 // 1, 2, 4 or 8
     int experts;                // 0 for a single product
-    int reserved;
+    int pair;                   // GATE, and behind it in the table GATED, a product of equal shape; else 0
 };
 static_assert(sizeof(Product) == 80, "as CudaProjections says");
+constexpr int GATE = 1;
+constexpr int GATED = 2;
 
 /// The work of a launch: entries of `blocks`, a product and its first panel each; first those of single products, for each
 /// of which there are `groups` blocks, then those of experts, with `expertGroups`. Neighbours share their weights.
@@ -63,11 +65,10 @@ struct Work {
 
 /// What a block works on.
 struct Place {
-    unsigned long long weights;
-    const float* x; // the first token of the block
-    float* y;
+    int first;  // its first token
     int panel;  // its first
     int tokens; // at least 1
+    int expert; // 0 for a single product
 };
 
 // The groups of an expert's rows, of GROUP rows each.
@@ -136,11 +137,10 @@ template <int GROUP> __device__ __forceinline__ bool find_place(const Work& work
             return false;
         }
     }
-    place.weights = p.experts > 0 ? reinterpret_cast<const unsigned long long*>(p.weights)[expert] : p.weights;
-    place.x = p.x + (long long)first * p.xStride;
-    place.y = p.y + (long long)first * p.yStride;
+    place.first = first;
     place.panel = (int)entry.y;
     place.tokens = tokens;
+    place.expert = expert;
     return true;
 }
 
@@ -377,7 +377,8 @@ __device__ __forceinline__ void multiply_unit(
     }
 }
 
-/// Writes the sums of a panel, with their bias.
+/// Writes the sums of a panel, with their bias; those of a gate as swiglu.cu has it, over what they gate. That the same thread
+/// has written, since it has the same place in each of two products of equal shape.
 template <int TILES>
 __device__ __forceinline__ void store_panel(const Product& p, const Place& place, int panel, const float* acc) {
     int lane = threadIdx.x & 31;
@@ -388,7 +389,8 @@ __device__ __forceinline__ void store_panel(const Product& p, const Place& place
         int r = row + (i >> 1 & 1);
         if (token < place.tokens && r < p.rows) {
             float v = p.bias == nullptr ? acc[i] : __fadd_rn(acc[i], p.bias[r]);
-            place.y[(long long)token * p.yStride + r] = v;
+            float* to = p.y + (long long)(place.first + token) * p.yStride + r;
+            *to = p.pair == GATE ? gpu_swiglu(v, *to) : v;
         }
     }
 }
@@ -401,22 +403,15 @@ static_assert(project_shared_bytes<1, false>() == 71680, "as CudaProjections say
 static_assert(project_shared_bytes<2, false>() == 143360, "as CudaProjections says");
 static_assert(project_shared_bytes<8, true>() == 98304, "as CudaProjections says");
 
-/// The body of every kernel.
+/// One product of a block.
 ///
 /// @param F the format: PARTS operands of a weight; GROUPED, SWAP, place; Unit, what a lane holds of a unit; State, what a
 ///        warp carries on; DEPTH units on their way; load, operands, scales
 template <class F, int TILES, bool WIDE>
-__device__ __forceinline__ void project(const Work& work) {
+__device__ __forceinline__ void project_panels(const Product& p, const Place& place, unsigned char* shared) {
     constexpr int COLS = WIDE ? UNIT : PROJECT_WARPS * UNIT;
     constexpr int DEPTH = WIDE && F::DEPTH > 2 ? 2 : F::DEPTH;
     typedef Activations<F, TILES, COLS> X;
-    GPU_DYN_SHARED(unsigned char, shared);
-    const Product* product;
-    Place place;
-    if (!find_place<TILES * TILE_TOKENS>(work, product, place)) {
-        return;
-    }
-    const Product& p = *product;
     int lane = threadIdx.x & 31;
     int warp = threadIdx.x >> 5;
     int slices = p.slices;
@@ -428,9 +423,9 @@ __device__ __forceinline__ void project(const Work& work) {
     int perStage = WIDE ? 1 : PROJECT_WARPS / slices;         // units of a warp in a stage
     int count = WIDE ? units : (units + slices - 1) / slices; // units of a warp
 
-    X x(shared, place.x, p.xStride, p.cols, place.tokens);
+    X x(shared, p.x + (long long)place.first * p.xStride, p.xStride, p.cols, place.tokens);
     float* totals = reinterpret_cast<float*>(shared + (WIDE ? X::BYTES : 0)) + warp * TILES * 128 + lane;
-    F format(p, place.weights, mine ? panel : 0);
+    F format(p, p.experts > 0 ? reinterpret_cast<const unsigned long long*>(p.weights)[place.expert] : p.weights, mine ? panel : 0);
     Walk<WIDE> ahead(slice, slices, mine ? units : 0);
     Walk<WIDE> now = ahead;
     Walk<WIDE> staged(0, WIDE ? slices : PROJECT_WARPS, units); // the first unit of the stage whose copies begin next
@@ -500,12 +495,10 @@ __device__ __forceinline__ void project(const Work& work) {
                 totals[32 * i] = acc[i];
             }
             __syncthreads();
-            if (slice != 0) {
-                return;
-            }
+            mine &= slice == 0;
         }
 #pragma unroll
-        for (int i = 0; i < 4 * TILES; i++) {
+        for (int i = 0; mine && i < 4 * TILES; i++) {
             float sum = totals[32 * i];
             for (int s = 1; s < (WIDE ? 1 : slices); s++) {
                 sum = __fadd_rn(sum, totals[32 * i + s * TILES * 128]);
@@ -515,6 +508,27 @@ __device__ __forceinline__ void project(const Work& work) {
     }
     if (mine) {
         store_panel<TILES>(p, place, panel, acc);
+    }
+}
+
+/// The body of every kernel: what is gated goes first, and the gate finds it in y.
+template <class F, int TILES, bool WIDE>
+__device__ __forceinline__ void project(const Work& work) {
+    GPU_DYN_SHARED(unsigned char, shared);
+    const Product* product;
+    Place place;
+    if (!find_place<TILES * TILE_TOKENS>(work, product, place)) {
+        return;
+    }
+    product += product->pair == GATE;
+#pragma unroll 1
+    for (;;) {
+        project_panels<F, TILES, WIDE>(*product, place, shared);
+        if (product->pair != GATED) {
+            return;
+        }
+        product--;
+        __syncthreads(); // nobody reads the sums of the product before: their room is free
     }
 }
 

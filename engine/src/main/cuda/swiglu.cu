@@ -8,8 +8,6 @@ GPU_KERNEL swiglu(float *gate, const float *up, int gateStride, int upStride, in
         return;
     }
     float *at = gate + (size_t)row * gateStride + i;
-    float g = *at;
-    float silu = __fdiv_rn(g, __fadd_rn(1.0f, gpu_exp(-g)));
-    *at = __fmul_rn(silu, up[(size_t)row * upStride + i]);
+    *at = gpu_swiglu(*at, up[(size_t)row * upStride + i]);
 }
 GPU_EXPORT(swiglu)

@@ -200,6 +200,12 @@ public interface Kernels extends AutoCloseable {
     /// `x`.
     void rmsNorm(Rows y, Rows x, float[] weight, float eps, int rows, int heads);
 
+    /// `x += added`, then `y` the norm of it: as [#add] and [#rmsNorm] one after another; `y` is neither of the others.
+    default void addNorm(Rows y, Rows x, Rows added, float[] weight, float eps, int rows) {
+        add(x, added, rows);
+        rmsNorm(y, x, weight, eps, rows, 1);
+    }
+
     /// Rotates `rotaryDim` dimensions of each of `heads` vectors of `headDim` in each row, in place.
     ///
     /// @param from first rotated dimension of a head
@@ -209,6 +215,15 @@ public interface Kernels extends AutoCloseable {
 
     /// `gate = silu(gate) ⊙ up`, `silu(z) = z · σ(z)`.
     void swiglu(Rows gate, Rows up, int rows);
+
+    /// Runs the products of a gate and of what it gates, two of one input by matrices of one shape, then `gate = silu(gate) ⊙ up`: as
+    /// [#project] and [#swiglu] one after another. What `up` holds afterwards is not defined.
+    ///
+    /// @param pair the products into `gate` and into `up`, in this order
+    default void projectGated(Projections pair, Rows gate, Rows up, int rows) {
+        project(pair);
+        swiglu(gate, up, rows);
+    }
 
     /// `x += y`.
     void add(Rows x, Rows y, int rows);
@@ -353,6 +368,16 @@ public interface Kernels extends AutoCloseable {
 
     /// As [#swiglu(Rows, Rows, int)], for the `rows · perRow` slots.
     void swiglu(Rows gate, Rows up, Routing routing, int rows);
+
+    /// As [#projectGated(Projections, Rows, Rows, int)], with a second pair for the experts that were chosen.
+    ///
+    /// @param pairs the products into `gate`, `up`, `expertGate` and `expertUp`, in this order
+    default void projectGated(
+            Projections pairs, Rows gate, Rows up, Rows expertGate, Rows expertUp, Routing routing, int rows) {
+        project(pairs);
+        swiglu(gate, up, rows);
+        swiglu(expertGate, expertUp, routing, rows);
+    }
 
     /// Weighted sums of expert outputs: `y[t] = Σⱼ weights[t][j] · x[slots[t][j]] + shared[t]`, j ascending.
     void combine(Rows y, Rows x, Routing routing, @Nullable Rows shared, int rows);

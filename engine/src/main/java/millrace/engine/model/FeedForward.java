@@ -32,8 +32,7 @@ final class FeedForward {
         switch (weights) {
             case LayerWeights.Mlp mlp -> {
                 projections.clear().add(gate, mlp.gate(), null, x, rows).add(up, mlp.up(), null, x, rows);
-                kernels.project(projections);
-                kernels.swiglu(gate, up, rows);
+                kernels.projectGated(projections, gate, up, rows);
                 kernels.project(projections.clear().add(out, mlp.down(), null, gate, rows));
             }
             case LayerWeights.Mixture experts -> {
@@ -75,14 +74,13 @@ final class FeedForward {
             kernels.route(routing, logits, w.correctionBias(), rows);
             kernels.gather(gathered, x, routing, rows);
 
-            kernels.project(projections
+            projections
                     .clear()
                     .add(sharedGate, w.shared().gate(), null, x, rows)
                     .add(sharedUp, w.shared().up(), null, x, rows)
                     .addExperts(expertGate, w.gate(), gathered, routing, rows)
-                    .addExperts(expertUp, w.up(), gathered, routing, rows));
-            kernels.swiglu(sharedGate, sharedUp, rows);
-            kernels.swiglu(expertGate, expertUp, routing, rows);
+                    .addExperts(expertUp, w.up(), gathered, routing, rows);
+            kernels.projectGated(projections, sharedGate, sharedUp, expertGate, expertUp, routing, rows);
 
             kernels.project(projections
                     .clear()

@@ -138,9 +138,9 @@ public final class Transformer implements StepModel {
             kernels.gather(delta, fromDrafts ? carried() : states, inputs.sources(), rows);
             kernels.rmsNorm(hiddens, delta, weights.hiddenNorm(), eps, rows, 1);
             kernels.project(head.clear().add(x, weights.project(), null, both, rows));
-            rows = layer(weights.layer(), config.numHiddenLayers(), rows, true);
+            kernels.rmsNorm(normed, x, weights.layer().inputNorm(), eps, rows, 1);
+            rows = layer(weights.layer(), config.numHiddenLayers(), rows, true, weights.headNorm(), drafted);
             if (rows > 0) {
-                kernels.rmsNorm(drafted, x, weights.headNorm(), eps, rows, 1);
                 kernels.project(head.clear().add(logits, weights.head(), null, drafted, rows));
             }
         }
@@ -408,18 +408,20 @@ public final class Transformer implements StepModel {
         int rows = inputs.rows();
         float eps = config.rmsNormEps();
         kernels.embed(x, weights.embedding(), inputs.tokens(), rows);
+        kernels.rmsNorm(normed, x, weights.layer(0).inputNorm(), eps, rows, 1);
         int lastLayer = config.numHiddenLayers() - 1;
-        for (int layer = 0; layer <= lastLayer; layer++) {
-            rows = layer(weights.layer(layer), layer, rows, layer == lastLayer && drafter == null);
+        for (int layer = 0; layer < lastLayer; layer++) {
+            layer(weights.layer(layer), layer, rows, false, weights.layer(layer + 1).inputNorm(), normed);
         }
-        if (drafter != null) {
-            kernels.rmsNorm(drafter.states, x, weights.finalNorm(), eps, rows, 1);
+        LayerWeights last = weights.layer(lastLayer);
+        if (drafter == null) {
+            rows = layer(last, lastLayer, rows, true, weights.finalNorm(), normed);
+        } else {
+            layer(last, lastLayer, rows, false, weights.finalNorm(), drafter.states);
             rows = inputs.wanted();
             if (rows > 0) {
                 kernels.gather(normed, drafter.states, inputs.wantedRows(), rows);
             }
-        } else if (rows > 0) {
-            kernels.rmsNorm(normed, x, weights.finalNorm(), eps, rows, 1);
         }
         if (rows == 0) {
             return;
@@ -430,16 +432,16 @@ public final class Transformer implements StepModel {
         }
     }
 
-    /// One layer over the first rows of x.
+    /// One layer over the first rows of x, whose norm `normed` holds.
     ///
+    /// @param nextNorm of what comes behind it, whose result goes to `next`
     /// @param last whether only rows with logits matter once keys and values of all rows are in the cache; they are then the
     ///        first of x
     /// @return how many rows are left
-    private int layer(LayerWeights w, int layer, int allRows, boolean last) {
+    private int layer(LayerWeights w, int layer, int allRows, boolean last, float[] nextNorm, Rows next) {
         int rows = allRows;
         float eps = config.rmsNormEps();
         CacheBatch batch = inputs.batch();
-        kernels.rmsNorm(normed, x, w.inputNorm(), eps, rows, 1);
         attention.write(w, layer, normed, rows, inputs.angles(), batch);
         if (last && inputs.wanted() < rows) {
             batch = inputs.wantedBatch();
@@ -454,14 +456,12 @@ public final class Transformer implements StepModel {
         if (w.attentionOutputNorm() != null) {
             kernels.rmsNorm(delta, delta, w.attentionOutputNorm(), eps, rows, 1);
         }
-        kernels.add(x, delta, rows);
-
-        kernels.rmsNorm(normed, x, w.feedForwardNorm(), eps, rows, 1);
+        kernels.addNorm(normed, x, delta, w.feedForwardNorm(), eps, rows);
         feedForward.run(w.feedForward(), normed, rows, delta);
         if (w.feedForwardOutputNorm() != null) {
             kernels.rmsNorm(delta, delta, w.feedForwardOutputNorm(), eps, rows, 1);
         }
-        kernels.add(x, delta, rows);
+        kernels.addNorm(next, x, delta, nextNorm, eps, rows);
         return rows;
     }
 

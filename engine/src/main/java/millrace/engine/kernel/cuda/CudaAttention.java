@@ -160,36 +160,14 @@ final class CudaAttention {
         int lanes = shape.latentLanes();
         int steps = (lanes + shape.ropeLanes()) / 16;
         int records = records(heads, lanes);
-        gpu.launch(shape.plain() ? plain : latent[shape.latentFormat().ordinal()])
+        Launch launch = gpu.launch(shape.plain() ? plain : latent[shape.latentFormat().ordinal()])
                 .ptr(batch.counts())
                 .ptr(batch.segments())
-                .ptr(batch.pages())
-                .i64(layerOffset)
-                .i32(heads)
-                .f32(scale)
-                .i32(shape.rank())
-                .i32(shape.ropeDim())
-                .i32(lanes)
-                .i32(shape.ropeLanes())
-                .i64(shape.ropeOffset())
-                .i64(shape.scaleOffset())
-                .i32(shape.scaleGroups())
-                .ptr(latentQ.addressAt(0))
-                .i32(latentQ.stride())
-                .ptr(q.addressAt(0))
-                .i32(q.stride())
-                .i32(q.width() / heads)
-                .ptr(out.addressAt(0))
-                .i32(out.stride())
-                .ptr(partials)
-                .ptr(stats(records, heads, lanes))
-                .i32(records)
-                .run(
-                        1,
-                        blocks(batch, rows, heads, LATENT_QUERIES, 1),
-                        1,
-                        THREADS,
-                        sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes));
+                .ptr(batch.pages());
+        addLatent(launch, shape, layerOffset, heads, scale, latentQ, q, out).ptr(partials).ptr(stats(records, heads, lanes));
+        launch.i32(records);
+        int shared = sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes);
+        launch.run(1, blocks(batch, rows, heads, LATENT_QUERIES, 1), 1, THREADS, shared);
         if (joins(batch, rows)) {
             join(batch, rows, heads, shape.rank(), lanes, 0, records, null, 0, out);
         }
@@ -221,20 +199,39 @@ final class CudaAttention {
         boolean partial = splits > 1 && rows <= MOST_SINGLE_ROWS && (long) rows * splits <= records;
         int partialSplits = partial ? splits : 0;
         long items = (long) rows * Math.ceilDiv(heads, LATENT_QUERIES) * Math.max(1, partialSplits);
-        gpu.launch(shape.plain() ? chosenPlain : chosen[shape.latentFormat().ordinal()])
+        Launch launch = gpu.launch(shape.plain() ? chosenPlain : chosen[shape.latentFormat().ordinal()])
                 .ptr(batch.counts())
                 .ptr(batch.segments())
                 .ptr(batch.segmentOf())
                 .ptr(batch.pages())
                 .ptr(selection.countsAddress())
                 .ptr(selection.positionsAddress())
-                .i32(selection.most())
-                .i64(layerOffset)
+                .i32(selection.most());
+        addLatent(launch, shape, layerOffset, heads, scale, latentQ, q, out).ptr(partials).ptr(stats(records, heads, lanes));
+        launch.i32(partialSplits);
+        int shared = TOKEN_ADDRESS_BYTES + sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes);
+        launch.run(1, Math.clamp(items, 1, mostBlocks), 1, THREADS, shared);
+        if (partial) {
+            join(batch, rows, heads, shape.rank(), lanes, 0, records, selection, partialSplits, out);
+        }
+    }
+
+    /// Appends what attention over latents is told of them, be it all or those that were chosen.
+    private static Launch addLatent(
+            Launch launch,
+            CacheShape.Latent shape,
+            long layerOffset,
+            int heads,
+            float scale,
+            Rows latentQ,
+            Rows q,
+            Rows out) {
+        return launch.i64(layerOffset)
                 .i32(heads)
                 .f32(scale)
                 .i32(shape.rank())
                 .i32(shape.ropeDim())
-                .i32(lanes)
+                .i32(shape.latentLanes())
                 .i32(shape.ropeLanes())
                 .i64(shape.ropeOffset())
                 .i64(shape.scaleOffset())
@@ -245,19 +242,7 @@ final class CudaAttention {
                 .i32(q.stride())
                 .i32(q.width() / heads)
                 .ptr(out.addressAt(0))
-                .i32(out.stride())
-                .ptr(partials)
-                .ptr(stats(records, heads, lanes))
-                .i32(partialSplits)
-                .run(
-                        1,
-                        Math.clamp(items, 1, mostBlocks),
-                        1,
-                        THREADS,
-                        TOKEN_ADDRESS_BYTES + sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes));
-        if (partial) {
-            join(batch, rows, heads, shape.rank(), lanes, 0, records, selection, partialSplits, out);
-        }
+                .i32(out.stride());
     }
 
     /// Whether a launch may leave partial sums.

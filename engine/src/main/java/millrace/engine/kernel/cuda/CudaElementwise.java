@@ -28,6 +28,7 @@ final class CudaElementwise {
     private final Gpu gpu;
     private final Kernel rmsNorm;
     private final Kernel rmsNormShort;
+    private final Kernel addNorm;
     private final Kernel layerNorm;
     private final Kernel rotate;
     private final Kernel swiglu;
@@ -40,6 +41,7 @@ final class CudaElementwise {
         this.gpu = gpu;
         rmsNorm = gpu.kernel("rms_norm");
         rmsNormShort = gpu.kernel("rms_norm_short");
+        addNorm = gpu.kernel("add_rms_norm");
         layerNorm = gpu.kernel("layer_norm");
         rotate = gpu.kernel("rotate");
         swiglu = gpu.kernel("swiglu");
@@ -72,6 +74,24 @@ final class CudaElementwise {
         } else {
             launch.run(Math.ceilDiv(vectors, SHORT_THREADS / NORM_PARTIALS), 1, 1, SHORT_THREADS, 0);
         }
+    }
+
+    /// `x += added`, then `y` the norm of it.
+    ///
+    /// @param weight device address of a float for each column
+    void addNorm(Rows y, Rows x, Rows added, long weight, float eps, int rows, long live) {
+        requireRows(y, rows);
+        requireRows(x, rows);
+        requireRows(added, rows);
+        requireWidth("addNorm", x, added);
+        requireWidth("addNorm", x, y);
+        if (rows == 0) {
+            return;
+        }
+        Launch launch = gpu.launch(addNorm);
+        launch.ptr(y.addressAt(0)).ptr(x.addressAt(0)).ptr(added.addressAt(0)).ptr(weight).i32(x.width());
+        launch.i32(y.stride()).i32(x.stride()).i32(added.stride()).f32(eps).i32(rows).ptr(live);
+        launch.run(rows, 1, 1, NORM_THREADS, NORM_SHARED);
     }
 
     /// Norms each row about its mean; `y` may be `x`.

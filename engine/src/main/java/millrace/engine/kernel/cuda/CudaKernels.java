@@ -299,6 +299,11 @@ public final class CudaKernels implements Kernels {
     }
 
     @Override
+    public void addNorm(Rows y, Rows x, Rows added, float[] weight, float eps, int rows) {
+        elementwise.addNorm(y, x, added, tensors.address(weight), eps, rows(rows), live());
+    }
+
+    @Override
     public void rotate(Rows x, int rows, int heads, int headDim, int from, Rows table, boolean interleaved) {
         elementwise.rotate(x, rows(rows), heads, headDim, from, table, interleaved, live());
     }
@@ -306,6 +311,13 @@ public final class CudaKernels implements Kernels {
     @Override
     public void swiglu(Rows gate, Rows up, int rows) {
         elementwise.swiglu(gate, up, rows(rows), live());
+    }
+
+    @Override
+    public void projectGated(Projections pair, Rows gate, Rows up, int rows) {
+        if (!projections.runGated(pair, bucket, live())) {
+            Kernels.super.projectGated(pair, gate, up, rows);
+        }
     }
 
     @Override
@@ -337,14 +349,7 @@ public final class CudaKernels implements Kernels {
 
     @Override
     public void attend(
-            CacheShape.Grouped shape,
-            CacheBatch batch,
-            long layerOffset,
-            int heads,
-            int kvHeads,
-            float scale,
-            Rows q,
-            Rows out) {
+            CacheShape.Grouped shape, CacheBatch batch, long layerOffset, int heads, int kvHeads, float scale, Rows q, Rows out) {
         int rows = rows(batch);
         if (rows > 0) {
             attention.attend(shape, sent().of(batch), rows, layerOffset, heads, kvHeads, scale, q, out);
@@ -353,14 +358,7 @@ public final class CudaKernels implements Kernels {
 
     @Override
     public void attend(
-            CacheShape.Latent shape,
-            CacheBatch batch,
-            long layerOffset,
-            int heads,
-            float scale,
-            Rows latentQ,
-            Rows q,
-            Rows out) {
+            CacheShape.Latent shape, CacheBatch batch, long layerOffset, int heads, float scale, Rows latentQ, Rows q, Rows out) {
         int rows = rows(batch);
         if (rows > 0) {
             attention.attend(shape, sent().of(batch), rows, layerOffset, heads, scale, latentQ, q, out);
@@ -384,13 +382,7 @@ public final class CudaKernels implements Kernels {
 
     @Override
     public void select(
-            CacheShape.Keys shape,
-            CacheBatch batch,
-            long layerOffset,
-            int heads,
-            float scale,
-            Rows q,
-            Rows weights,
+            CacheShape.Keys shape, CacheBatch batch, long layerOffset, int heads, float scale, Rows q, Rows weights,
             Selection selection) {
         CudaCacheBatch known = sent().of(batch);
         int positions = bucket == 0 ? known.longest() : known.mostPositions();
@@ -478,16 +470,18 @@ public final class CudaKernels implements Kernels {
     }
 
     @Override
+    public void projectGated(
+            Projections pairs, Rows gate, Rows up, Rows expertGate, Rows expertUp, Routing choice, int rows) {
+        if (!projections.runGated(pairs, bucket, live())) {
+            Kernels.super.projectGated(pairs, gate, up, expertGate, expertUp, choice, rows);
+        }
+    }
+
+    @Override
     public void combine(Rows y, Rows x, Routing choice, @Nullable Rows shared, int rows) {
+        int perRow = choice.spec().perRow();
         elementwise.combine(
-                y,
-                x,
-                choice.slotsAddress(),
-                choice.weightsAddress(),
-                choice.spec().perRow(),
-                shared,
-                rows(rows),
-                live());
+                y, x, choice.slotsAddress(), choice.weightsAddress(), perRow, shared, rows(rows), live());
     }
 
     @Override

@@ -71,6 +71,22 @@ final class CudaProjections {
     /// @param live address of an int, how many rows count; 0 for all
     /// @throws IllegalStateException if a weight was not adopted
     void run(Projections list, int bucket, long live) {
+        run(list, false, bucket, live);
+    }
+
+    /// The same with pairs of a gate and what it gates; the output of each gate then holds `silu(gate) ⊙ up`, and that of what it
+    /// gates is left alone. A block of a launch forms the same rows of both, one after the other.
+    ///
+    /// @return false if a pair is not of one format and shape; nothing is done then
+    boolean runGated(Projections pairs, int bucket, long live) {
+        if (!ProjectionPlan.pairs(pairs)) {
+            return false;
+        }
+        run(pairs, true, bucket, live);
+        return true;
+    }
+
+    private void run(Projections list, boolean gated, int bucket, long live) {
         if (list.count() == 0) {
             return;
         }
@@ -89,7 +105,7 @@ final class CudaProjections {
         if (bucket != 0 && !uniform) {
             throw new IllegalArgumentException("projection: expected products of one number of rows in a bucket");
         }
-        ProjectionPlan plan = plan(list, uniform);
+        ProjectionPlan plan = plan(list, uniform, gated);
         List<ProjectionPlan.Part> parts = plan.parts();
         for (int i = 0; i < parts.size(); i++) {
             run(plan, parts.get(i), bucket == 0 ? rows : bucket, slots, live);
@@ -101,15 +117,15 @@ final class CudaProjections {
         forced = shape < 0 ? null : Shape.values()[shape];
     }
 
-    private ProjectionPlan plan(Projections list, boolean uniform) {
-        int hash = ProjectionPlan.hash(list);
+    private ProjectionPlan plan(Projections list, boolean uniform, boolean gated) {
+        int hash = ProjectionPlan.hash(list, gated);
         int bucket = hash & table.length - 1;
         for (ProjectionPlan p = table[bucket]; uniform && p != null; p = p.next) {
-            if (p.hash == hash && p.matches(list)) {
+            if (p.hash == hash && p.matches(list, gated)) {
                 return p;
             }
         }
-        ProjectionPlan plan = new ProjectionPlan(list, uniform, hash);
+        ProjectionPlan plan = new ProjectionPlan(list, uniform, gated, hash);
         boolean kept = uniform && plans < MOST_PLANS;
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment bytes = arena.allocate(plan.bytes(), Long.BYTES);

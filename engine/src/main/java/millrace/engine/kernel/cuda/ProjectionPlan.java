@@ -43,6 +43,7 @@ final class ProjectionPlan {
     @Nullable ProjectionPlan next;
 
     private final boolean uniform;
+    private final boolean gated;
     private final @Nullable Matrix[] matrices;
     private final @Nullable Experts[] experts;
     private final @Nullable Routing[] routings;
@@ -55,9 +56,12 @@ final class ProjectionPlan {
     private final List<int[]> blocks = new ArrayList<>();
     private long address;
 
-    ProjectionPlan(Projections list, boolean uniform, int hash) {
+    /// @param uniform whether all single products have one number of rows
+    /// @param gated whether products are pairs of a gate and what it gates, see [#pairs]
+    ProjectionPlan(Projections list, boolean uniform, boolean gated, int hash) {
         int count = list.count();
         this.uniform = uniform;
+        this.gated = gated;
         this.hash = hash;
         matrices = new Matrix[count];
         experts = new Experts[count];
@@ -83,6 +87,30 @@ final class ProjectionPlan {
         }
     }
 
+    /// Whether each product at an even place and the one behind it can share blocks: of one format, shape and input, without bias.
+    static boolean pairs(Projections list) {
+        for (int i = 0; i < list.count(); i += 2) {
+            Experts gates = list.experts(i);
+            Experts ups = list.experts(i + 1);
+            if ((gates == null) != (ups == null) || gates != null && list.routing(i) != list.routing(i + 1)) {
+                return false;
+            }
+            Matrix gate = gates == null ? list.matrix(i) : gates.get(0);
+            Matrix up = ups == null ? list.matrix(i + 1) : ups.get(0);
+            if (gate.format() != up.format()
+                    || gate.rows() != up.rows()
+                    || gate.cols() != up.cols()
+                    || input(list, i) != input(list, i + 1)
+                    || list.input(i).stride() != list.input(i + 1).stride()
+                    || list.rows(i) != list.rows(i + 1)
+                    || list.bias(i) != null
+                    || list.bias(i + 1) != null) {
+                return false;
+            }
+        }
+        return true;
+    }
+
     private static long input(Projections list, int i) {
         return requireDevice(list.input(i)).addressAt(list.inputRow(i));
     }
@@ -99,8 +127,8 @@ final class ProjectionPlan {
     }
 
     /// Depends on what [#matches] compares.
-    static int hash(Projections list) {
-        int hash = list.count();
+    static int hash(Projections list, boolean gated) {
+        int hash = gated ? -list.count() : list.count();
         for (int i = 0; i < list.count(); i++) {
             Experts e = list.experts(i);
             hash = 31 * hash + System.identityHashCode(e == null ? list.matrix(i) : e);
@@ -111,8 +139,8 @@ final class ProjectionPlan {
     }
 
     /// Whether this is the plan of a list, which has the same number of rows in all single products.
-    boolean matches(Projections list) {
-        if (!uniform || list.count() != rows.length) {
+    boolean matches(Projections list, boolean asGated) {
+        if (!uniform || gated != asGated || list.count() != rows.length) {
             return false;
         }
         for (int i = 0; i < rows.length; i++) {
@@ -152,7 +180,7 @@ final class ProjectionPlan {
     }
 
     private void addBlocks(WeightFormat format, boolean wide, boolean ofExperts) {
-        for (int i = 0; i < rows.length; i++) {
+        for (int i = 0; i < rows.length; i += gated ? 2 : 1) {
             Matrix w = matrix(i);
             if (w.format() == format && experts[i] != null == ofExperts) {
                 int panels = wide ? WARPS : WARPS / CudaMatrix.slices(w.rows(), w.cols());
@@ -194,18 +222,19 @@ final class ProjectionPlan {
         CudaMatrix w = tensors.matrix(matrix(i));
         out.set(JAVA_LONG, 0, e == null ? w.address() : tensors.address(e));
         out.set(JAVA_LONG, 8, inputs[i]);
-        out.set(JAVA_LONG, 16, outputs[i]);
+        // What is gated goes where its gate finds it.
+        out.set(JAVA_LONG, 16, outputs[gated ? i & -2 : i]);
         out.set(JAVA_LONG, 24, bias == null ? 0 : tensors.address(bias));
         out.set(JAVA_LONG, 32, e == null ? 0 : list.routing(i).firstSlotAddress());
         out.set(JAVA_LONG, 40, w.panelBytes());
         out.set(JAVA_INT, 48, w.host().rows());
         out.set(JAVA_INT, 52, w.host().cols());
         out.set(JAVA_INT, 56, strides[2 * i]);
-        out.set(JAVA_INT, 60, strides[2 * i + 1]);
+        out.set(JAVA_INT, 60, strides[2 * (gated ? i & -2 : i) + 1]);
         out.set(JAVA_INT, 64, uniform ? ROWS_OF_LAUNCH : rows[i]);
         out.set(JAVA_INT, 68, w.slices());
         out.set(JAVA_INT, 72, e == null ? 0 : e.count());
-        out.set(JAVA_INT, 76, 0);
+        out.set(JAVA_INT, 76, gated ? 1 + i % 2 : 0);
     }
 
     /// Parts, one for each format that occurs.

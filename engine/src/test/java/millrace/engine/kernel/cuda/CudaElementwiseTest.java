@@ -86,6 +86,28 @@ class CudaElementwiseTest {
         assertSame(y, expected);
     }
 
+    /// Short ones, long ones, and those that take more than one stage: rows behind the live ones are left as they are.
+    @ParameterizedTest
+    @ValueSource(ints = {1, 16, 37, 512, 2048, 5003})
+    void addsAndNorms(int n) {
+        int rows = 5;
+        int live = 4;
+        Rows x = view(random, rows, n, 3, 2);
+        Rows added = view(random, rows, n, 1, 0);
+        added.values()[added.at(1)] = Float.NaN;
+        added.values()[added.at(2)] = Float.NEGATIVE_INFINITY;
+        Rows expected = untouched(rows, n);
+        float[] weight = numbers(n);
+        Rows onDevice = lab.rows(x);
+        Rows y = lab.rows(expected);
+        host.addNorm(expected, x, added, weight, 1e-6f, live);
+
+        device.addNorm(y, onDevice, lab.rows(added), lab.floats(weight), 1e-6f, rows, lab.ints(live));
+
+        assertSame(y, expected);
+        assertSame(onDevice, x);
+    }
+
     @ParameterizedTest
     @ValueSource(ints = {48, 3000})
     void normsInPlace(int n) {
@@ -269,6 +291,8 @@ class CudaElementwiseTest {
         device.rmsNorm(onDevice, onDevice, lab.floats(numbers(20)), 20, 1e-6f, 3, 1, none);
         device.rotate(onDevice, 3, 1, 20, 0, onDevice, false, none);
         device.swiglu(onDevice, onDevice, 3, none);
+        device.addNorm(onDevice, onDevice, onDevice, lab.floats(numbers(20)), 1e-6f, 3, none);
+        device.addNorm(onDevice, onDevice, onDevice, lab.floats(numbers(20)), 1e-6f, 0, 0);
         device.add(onDevice, onDevice, 3, none);
         device.gather(onDevice, onDevice, lab.ints(0, 1, 2), 3, none);
 
