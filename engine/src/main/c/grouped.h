@@ -5,6 +5,8 @@
  *   BLOCK_GROUPS         groups of a block: 64 bytes of scales, then the lines of its groups one after another
  *   LINE_DEPTHS          depths of a line: 64 bytes, a 32-bit word for each lane
  *   scale(block, g)      the scales of group g of a block
+ *   line_words           what is held of a line in registers
+ *   words(line)          loads it, and of its neighbour NEAR bytes
  *   rare(v)              whether a line needs the longer form of weight
  *   weight(v, i, rare)   the values of depth i of a line; i and rare are constants
  *
@@ -41,8 +43,18 @@ INLINE f16 scale_of(const char *panel, int64_t group) {
     return scale(block_of(panel, group), group % BLOCK_GROUPS);
 }
 
+/* The words of a line; of the last one of a panel from a copy, since behind it there may be no memory. */
+INLINE line_words words_of(const char *line, int last) {
+    if (NEAR == 0 || __builtin_expect(!last, 1)) {
+        return words(line);
+    }
+    char copy[LINE_BYTES + NEAR];
+    w_store(copy, w_load(line));
+    return words(copy);
+}
+
 /* part[p][r] goes on by the products of a line. */
-INLINE void multiply_line(int panels, int rows, const w16 *v, int long_form, const float *x, int64_t stride,
+INLINE void multiply_line(int panels, int rows, const line_words *v, int long_form, const float *x, int64_t stride,
         f16 (*part)[DENSE_ROWS]) {
     /* Every fourth row's address is kept from being seen through, or there would be one for each row and depth. */
     const float *four[] = {x, x + 4 * stride};
@@ -92,7 +104,7 @@ INLINE void short_group(int panels, int rows, const char *const *w, int64_t grou
         float values[LINE_DEPTHS * LANES];
         for (int64_t k = 0; k < depths; k++) {
             if (k % LINE_DEPTHS == 0) {
-                w16 v = w_load(line + k / LINE_DEPTHS * LINE_BYTES);
+                line_words v = words_of(line + k / LINE_DEPTHS * LINE_BYTES, 1);
                 UNROLL for (int i = 0; i < LINE_DEPTHS; i++) {
                     f_store(values + i * LANES, weight(v, i, 1));
                 }
@@ -135,13 +147,12 @@ INLINE void grouped_tile(int panels, int rows, const char *const *w, int64_t col
             }
         }
         for (int64_t l = 0; l < GROUP_LINES; l++) {
-            w16 v[4];
+            line_words v[4];
             int special = 0;
             UNROLL for (int p = 0; p < panels; p++) {
                 const char *line = lines_of(w[p], g) + l * LINE_BYTES;
-                v[p] = w_load(line);
                 __builtin_prefetch(line + ahead, 0, 3);
-                KEEP(v[p]);
+                v[p] = words_of(line, g + 1 == groups && l + 1 == GROUP_LINES);
                 special |= rare(v[p]);
             }
             const float *at = x + g * GROUP + l * LINE_DEPTHS;
@@ -196,15 +207,14 @@ INLINE void decoded_tile(int panels, int rows, float (*const w)[PIECE * LANES],
     }
 }
 
-/* The groups from `group` on that hold so many depths, a piece at most. */
-ONCE void decode_piece(const char *panel, int64_t group, int64_t depths, float *values, float *scales) {
+/* The groups from `group` on that hold so many depths, a piece at most; `last` if the panel ends with them. */
+ONCE void decode_piece(const char *panel, int64_t group, int64_t depths, int last, float *values, float *scales) {
     for (int64_t k = 0; k < depths; k += GROUP, group++) {
         const char *line = lines_of(panel, group);
         f_store(scales + k / GROUP * LANES, scale_of(panel, group));
         int64_t lines = (depths - k < GROUP ? depths - k + LINE_DEPTHS - 1 : GROUP) / LINE_DEPTHS;
         for (int64_t l = 0; l < lines; l++, line += LINE_BYTES, values += LINE_DEPTHS * LANES) {
-            w16 v = w_load(line);
-            KEEP(v);
+            line_words v = words_of(line, last && k + GROUP >= depths && l + 1 == lines);
             if (__builtin_expect(rare(v), 0)) {
                 UNROLL for (int i = 0; i < LINE_DEPTHS; i++) {
                     f_store(values + i * LANES, weight(v, i, 1));
@@ -226,28 +236,30 @@ INLINE void grouped_dense(int panels, const char *const *w, int64_t cols, const 
     for (int64_t from = 0; from < cols; from += PIECE) {
         int64_t depths = cols - from < PIECE ? cols - from : PIECE;
         for (int p = 0; p < panels; p++) {
-            decode_piece(w[p], from / GROUP, depths, values[p], scales[p]);
+            decode_piece(w[p], from / GROUP, depths, from + PIECE >= cols, values[p], scales[p]);
         }
         lookahead next = {block_of(w[0], (from + PIECE) / GROUP), panels > 1 ? w[1] - w[0] : 0,
                           LINE_BYTES / LINE_DEPTHS};
-#define DECODED(rows, next) decoded_tile(panels, rows, values, scales, depths, x + from + r * stride, stride, \
-        out + r * TILE, from == 0, next)
-        int64_t r = 0;
-        for (; r + DENSE_ROWS <= rows; r += DENSE_ROWS) {
-            if (r == 0) {
-                DECODED(DENSE_ROWS, next);
-            } else {
-                DECODED(DENSE_ROWS, NOTHING_AHEAD);
+#define DECODED(n) case n: \
+            decoded_tile(panels, n, values, scales, depths, x + from + r * stride, stride, out + r * TILE, from == 0, next); \
+            break
+        for (int64_t r = 0, tiles = tiles_of(rows); tiles > 0; tiles--) {
+            int64_t n = (rows - r + tiles - 1) / tiles;
+            switch (n) {
+                DECODED(1);
+                DECODED(2);
+                DECODED(3);
+                DECODED(4);
+                DECODED(5);
+                DECODED(6);
+#if defined(__AVX512F__)
+                DECODED(7);
+                DECODED(8);
+#endif
+                default: __builtin_unreachable();
             }
-        }
-        for (; r + 4 <= rows; r += 4) {
-            DECODED(4, NOTHING_AHEAD);
-        }
-        for (; r + 2 <= rows; r += 2) {
-            DECODED(2, NOTHING_AHEAD);
-        }
-        if (r < rows) {
-            DECODED(1, NOTHING_AHEAD);
+            r += n;
+            next.at = 0;
         }
 #undef DECODED
     }
@@ -265,6 +277,9 @@ GROUPED_TILE(4, 1)
 GROUPED_TILE(4, 2)
 GROUPED_TILE(4, 3)
 GROUPED_TILE(4, 4)
+GROUPED_TILE(2, 5)
+GROUPED_TILE(2, 6)
+GROUPED_TILE(2, 7)
 GROUPED_TILE(2, 8)
 #endif
 
@@ -284,10 +299,15 @@ INLINE int grouped_four(const char *const *w, int64_t cols, const float *x, int6
         case 2: tile_4x2(w, cols, x, stride, out); return 1;
         case 3: tile_4x3(w, cols, x, stride, out); return 1;
         case 4: tile_4x4(w, cols, x, stride, out); return 1;
-        case 8:
-            tile_2x8(w, cols, x, stride, out);
-            tile_2x8(w + 2, cols, x, stride, out + 2 * LANES);
-            return 1;
+#define TWICE(rows) case rows: \
+            tile_2x##rows(w, cols, x, stride, out); \
+            tile_2x##rows(w + 2, cols, x, stride, out + 2 * LANES); \
+            return 1
+        TWICE(5);
+        TWICE(6);
+        TWICE(7);
+        TWICE(8);
+#undef TWICE
 #endif
         default: return 0;
     }
@@ -299,14 +319,6 @@ INLINE void project_grouped(const char *const *w, int64_t panels, int64_t cols, 
     if (panels == 4 && grouped_four(w, cols, x, stride, rows, out)) {
         return;
     }
-#if defined(__AVX512F__)
-    if (panels == 4 && rows < 8) {
-        /* Weights come from the second-level cache the second time, and are decoded faster than stored and loaded. */
-        tile_4x4(w, cols, x, stride, out);
-        grouped_four(w, cols, x + 4 * stride, stride, rows - 4, out + 4 * TILE);
-        return;
-    }
-#endif
     for (int64_t p = 0; p < panels;) {
         if (rows == 1) {
             tile_1x1(w + p, cols, x, stride, out + p * LANES);

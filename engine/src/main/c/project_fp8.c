@@ -7,15 +7,29 @@ enum { GROUP = 128, BLOCK_GROUPS = 1, LINE_DEPTHS = 4 };
 
 INLINE f16 scale(const char *block, int64_t g) { return (void) g, f_load((const float *) (const void *) block); }
 
+enum { NEAR = 0 };
+
+/* A line four times, each time with another of a lane's octets as the highest: loads do for nothing what shifts would. In
+ * front of the first line of a panel are its scales. */
+typedef struct { w16 highest[4]; } line_words;
+
+INLINE line_words words(const char *line) {
+    line_words v;
+    UNROLL for (int i = 0; i < 4; i++) {
+        v.highest[i] = w_load(line - 3 + i);
+        KEEP(v.highest[i]);
+    }
+    return v;
+}
+
 /* Whether one of the codes has exponent 0: is zero, or denormal. */
-INLINE int rare(w16 v) { return w_any_octet_without(v, w_all(0x78787878u)); }
+INLINE int rare(line_words v) { return w_any_octet_without(v.highest[3], w_all(0x78787878u)); }
 
 /* Sign and the other seven bits in the place that F32 has for them, of the octet that is the highest of `v`. */
 #define PLACED(v) w_and(w_sar(v, 4), w_all(0x87F00000u))
 
-INLINE f16 weight(w16 v, int i, int long_form) {
-    w16 top = i == 0 ? w_shl(v, 24) : i == 1 ? w_shl(v, 16) : i == 2 ? w_shl(v, 8) : v;
-    w16 placed = PLACED(top);
+INLINE f16 weight(line_words v, int i, int long_form) {
+    w16 placed = PLACED(v.highest[i]);
     if (!long_form) {
         return f_mul(f_bits(placed), f_all(0x1p120f));
     }

@@ -7,7 +7,20 @@ enum { GROUP = 32, BLOCK_GROUPS = 2, LINE_DEPTHS = 8 };
 
 INLINE f16 scale(const char *block, int64_t g) { return f_load_bf16(block + g * 2 * LANES); }
 
-INLINE int rare(w16 v) { return (void) v, 0; }
+enum { NEAR = 3 };
+
+/* A line four times, each time a byte further on: a shift by whole bytes for nothing, where only the low bits count. */
+typedef struct { w16 by[4]; } line_words;
+INLINE line_words words(const char *line) {
+    line_words v;
+    UNROLL for (int i = 0; i < 4; i++) {
+        v.by[i] = w_load(line + i);
+        KEEP(v.by[i]);
+    }
+    return v;
+}
+
+INLINE int rare(line_words v) { return (void) v, 0; }
 
 /* A word has its depths at the bits 0, 8, 16, 24, 4, 12, 20, 28. */
 #if defined(__AVX512F__)
@@ -28,18 +41,9 @@ static const float VALUES[LANES] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 
 
 #endif
 
-INLINE f16 weight(w16 v, int i, int long_form) {
+INLINE f16 weight(line_words v, int i, int long_form) {
     (void) long_form;
-    switch (i) {
-        case 0: return CODE(v, 0);
-        case 1: return CODE(v, 8);
-        case 2: return CODE(v, 16);
-        case 3: return HIGH_CODE(v, 24);
-        case 4: return CODE(v, 4);
-        case 5: return CODE(v, 12);
-        case 6: return HIGH_CODE(v, 20);
-        default: return HIGH_CODE(v, 28);
-    }
+    return CODE(v.by[i & 3], i & 4);
 }
 
 #include "grouped.h"

@@ -7,7 +7,17 @@ enum { GROUP = 32, BLOCK_GROUPS = 2, LINE_DEPTHS = 4 };
 
 INLINE f16 scale(const char *block, int64_t g) { return f_load_bf16(block + g * 2 * LANES); }
 
-INLINE int rare(w16 v) { return (void) v, 0; }
+enum { NEAR = 0 };
+
+typedef w16 line_words;
+
+INLINE line_words words(const char *line) {
+    w16 v = w_load(line);
+    KEEP(v);
+    return v;
+}
+
+INLINE int rare(line_words v) { return (void) v, 0; }
 
 /* Bits of a mantissa are a number without conversion: with the exponent that makes the lowest bit of the code a one,
  * the float is 2^e + (code + 128) exactly, and the difference to 2^e + 128 is exact as well. */
@@ -26,7 +36,7 @@ INLINE f16 second(w16 v) {
 
 INLINE f16 lowest(w16 v) { return f_sub(f_bits(w_and_xor(v, w_all(0xFF), w_all(UNIT(0) | 0x80))), f_all(OFFSET(0))); }
 
-INLINE f16 weight(w16 v, int i, int long_form) {
+INLINE f16 weight(line_words v, int i, int long_form) {
     (void) long_form;
     switch (i) {
         case 0: return lowest(v);

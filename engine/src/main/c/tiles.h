@@ -62,26 +62,32 @@ INLINE void f32_tile(int panels, int rows, const float *const *w, int64_t depths
     }
 }
 
+/* Tiles of so many rows. They are made as even as may be, since one of a row or two waits for its own sums. */
+INLINE int64_t tiles_of(int64_t rows) { return (rows + DENSE_ROWS - 1) / DENSE_ROWS; }
+
 /* Any number of rows; the first tile asks for what is ahead. */
 INLINE void f32_rows(int panels, const float *const *w, int64_t depths, const float *x, int64_t stride, int64_t rows,
         float *out, int fresh, lookahead next) {
-    int64_t r = 0;
-    for (; r + DENSE_ROWS <= rows; r += DENSE_ROWS) {
-        if (r == 0) {
-            f32_tile(panels, DENSE_ROWS, w, depths, x, stride, out, fresh, next);
-        } else {
-            f32_tile(panels, DENSE_ROWS, w, depths, x + r * stride, stride, out + r * TILE, fresh, NOTHING_AHEAD);
+#define F32(n) case n: f32_tile(panels, n, w, depths, x + r * stride, stride, out + r * TILE, fresh, next); break
+    for (int64_t r = 0, tiles = tiles_of(rows); tiles > 0; tiles--) {
+        int64_t n = (rows - r + tiles - 1) / tiles;
+        switch (n) {
+            F32(1);
+            F32(2);
+            F32(3);
+            F32(4);
+            F32(5);
+            F32(6);
+#if defined(__AVX512F__)
+            F32(7);
+            F32(8);
+#endif
+            default: __builtin_unreachable();
         }
+        r += n;
+        next.at = 0;
     }
-    for (; r + 4 <= rows; r += 4) {
-        f32_tile(panels, 4, w, depths, x + r * stride, stride, out + r * TILE, fresh, r ? NOTHING_AHEAD : next);
-    }
-    for (; r + 2 <= rows; r += 2) {
-        f32_tile(panels, 2, w, depths, x + r * stride, stride, out + r * TILE, fresh, NOTHING_AHEAD);
-    }
-    if (r < rows) {
-        f32_tile(panels, 1, w, depths, x + r * stride, stride, out + r * TILE, fresh, NOTHING_AHEAD);
-    }
+#undef F32
 }
 
 #endif
