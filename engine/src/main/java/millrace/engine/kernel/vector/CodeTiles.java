@@ -143,19 +143,24 @@ final class CodeTiles {
         FloatVector a1 = a0;
         FloatVector a2 = a0;
         FloatVector a3 = a0;
-        for (int j = 0; j < rows; j++) {
-            long row = 64L * j;
-            IntVector c0 = words(w0 + row);
-            IntVector c1 = words(w1 + row);
-            IntVector c2 = words(w2 + row);
-            IntVector c3 = words(w3 + row);
-            for (int h = 0; h < 8; h++) {
-                int shift = (h & 3) * 8 + (h & 4);
-                FloatVector s = all(x[x0 + 8 * j + h]);
-                a0 = Decoder.int4(c0, shift, e).fma(s, a0);
-                a1 = Decoder.int4(c1, shift, e).fma(s, a1);
-                a2 = Decoder.int4(c2, shift, e).fma(s, a2);
-                a3 = Decoder.int4(c3, shift, e).fma(s, a3);
+        for (int half = 0; half < 2 * rows; half++) {
+            // Depths 4 to 7 are the high bits of the bytes.
+            long row = 64L * (half >> 1);
+            int shift = 4 * (half & 1);
+            IntVector c0 = words(w0 + row).lanewise(VectorOperators.LSHR, shift);
+            IntVector c1 = words(w1 + row).lanewise(VectorOperators.LSHR, shift);
+            IntVector c2 = words(w2 + row).lanewise(VectorOperators.LSHR, shift);
+            IntVector c3 = words(w3 + row).lanewise(VectorOperators.LSHR, shift);
+            for (int h = 0; h < 4; h++) {
+                FloatVector s = all(x[x0 + 4 * half + h]);
+                a0 = c0.selectFrom(e).reinterpretAsFloats().fma(s, a0);
+                a1 = c1.selectFrom(e).reinterpretAsFloats().fma(s, a1);
+                a2 = c2.selectFrom(e).reinterpretAsFloats().fma(s, a2);
+                a3 = c3.selectFrom(e).reinterpretAsFloats().fma(s, a3);
+                c0 = c0.lanewise(VectorOperators.LSHR, 8);
+                c1 = c1.lanewise(VectorOperators.LSHR, 8);
+                c2 = c2.lanewise(VectorOperators.LSHR, 8);
+                c3 = c3.lanewise(VectorOperators.LSHR, 8);
             }
         }
         floats(s0).fma(a0, at(out, o)).intoArray(out, o);
