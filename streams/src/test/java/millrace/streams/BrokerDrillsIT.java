@@ -36,11 +36,18 @@ class BrokerDrillsIT {
     }
 
     private static DrillScene scene(String name) {
-        DrillScene scene = new DrillScene(directory, name, cluster.serviceConfig(), Map.of()).withTopics();
-        scene.start("one");
-        scene.start("two");
-        scene.awaitReady();
-        return scene;
+        DrillScene scene = new DrillScene(directory, name, cluster.serviceConfig(), Map.of());
+        try {
+            scene.withTopics();
+            scene.start("one");
+            scene.start("two");
+            scene.awaitReady();
+            return scene;
+        } catch (RuntimeException e) {
+            // Nobody has it yet who could close it.
+            scene.close();
+            throw e;
+        }
     }
 
     @Test

@@ -73,11 +73,17 @@ final class DrillScene implements AutoCloseable {
 
     /// Starts an instance, or starts it again.
     ServiceProcess start(String instance, Map<String, String> own, String... jvmFlags) {
+        return start(instance, own, Map.of(), jvmFlags);
+    }
+
+    /// @param environment variables of the process beside those of this one
+    ServiceProcess start(String instance, Map<String, String> own, Map<String, String> environment, String... jvmFlags) {
         Map<String, String> all = new HashMap<>(settings);
         all.put("state.dir", stateOf(instance).toString());
         all.putAll(own);
         try {
-            ServiceProcess process = ServiceProcess.start(Files.createDirectories(directory.resolve(instance)), all, jvmFlags);
+            ServiceProcess process =
+                    ServiceProcess.start(Files.createDirectories(directory.resolve(instance)), all, environment, jvmFlags);
             instances.put(instance, process);
             return process;
         } catch (IOException e) {

@@ -4,12 +4,17 @@ import static org.assertj.core.api.Assertions.assertThat;
 
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import millrace.streams.drill.DrillLoad;
 import millrace.streams.drill.DrillReport;
 import millrace.streams.drill.DrillSettings;
 import millrace.streams.embedded.EmbeddedCluster;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -17,6 +22,8 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfSystemProperty;
 import org.junit.jupiter.api.io.CleanupMode;
 import org.junit.jupiter.api.io.TempDir;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /// The faults that clusters have, under load and in full length: minutes each, so only with `-Pdrills`. Docs/operations.md
 /// has what they reached.
@@ -26,6 +33,8 @@ class DrillsIT {
     /// Stays: the instances' logs are the story of a drill.
     @TempDir(cleanup = CleanupMode.NEVER)
     private static Path directory;
+
+    private static final Logger LOG = LoggerFactory.getLogger(DrillsIT.class);
 
     private static EmbeddedCluster cluster;
 
@@ -143,5 +152,49 @@ class DrillsIT {
                 assertThat(report.poison()).isGreaterThan(30);
             }
         }
+    }
+
+    /// The broker lets the service's producer write so slowly that leaves, and with them the transactions that they are in, cannot
+    /// keep pace with the prompts.
+    @Test
+    void aSlowAuditTopic() throws Exception {
+        String checkpointLag = "millrace_audit_checkpoint_lag_seconds";
+        Map<String, String> named = Map.of("kafka.client.id", "drill-slow", "health.port", "0");
+        try (DrillScene scene = scene("slow-audit", Map.of("topics.partitions", "2"));
+                Admin admin = new KafkaClients(scene.config()).admin()) {
+            ServiceProcess service = scene.start("one", named);
+            scene.awaitReady();
+            try (DrillLoad load = scene.load(8)) {
+                ClusterClient.sleep(10_000);
+                int before = load.answered();
+                throttle(admin, 12_000.0);
+                double lag = 0;
+                for (int second = 0; second < 40; second++) {
+                    ClusterClient.sleep(1_000);
+                    lag = Math.max(lag, service.metric(checkpointLag));
+                }
+                int during = load.answered() - before;
+                int behind = load.sent() - load.answered();
+                throttle(admin, null);
+                long freedAt = System.nanoTime();
+                while (load.sent() - load.answered() > 16 || service.metric(checkpointLag) > 2) {
+                    assertThat(System.nanoTime() - freedAt).as("back to normal; %d behind", load.sent() - load.answered())
+                            .isLessThan(Duration.ofSeconds(90).toNanos());
+                    ClusterClient.sleep(200);
+                }
+                LOG.info("drill slow-audit: {} answers in 40 s under the quota, {} behind at its end, checkpoint lag up to {} s;"
+                        + " caught up {} ms after", during, behind, lag, (System.nanoTime() - freedAt) / 1_000_000);
+                assertThat(lag).as("who watches sees it").isGreaterThan(2);
+                scene.conclude(load);
+                assertThat(service.isAlive()).isTrue();
+            }
+        }
+    }
+
+    /// @param bytesPerSecond null for no limit
+    private static void throttle(Admin admin, @Nullable Double bytesPerSecond) throws Exception {
+        ClientQuotaEntity producer = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, "drill-slow-StreamThread-1-producer"));
+        admin.alterClientQuotas(List.of(new ClientQuotaAlteration(
+                producer, List.of(new ClientQuotaAlteration.Op("producer_byte_rate", bytesPerSecond))))).all().get();
     }
 }

@@ -2,6 +2,10 @@ package millrace.streams;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -21,6 +25,11 @@ final class ServiceProcess implements AutoCloseable {
     /// @param directory gets the service's log; not its state
     /// @param jvmFlags beside those that every run has
     static ServiceProcess start(Path directory, Map<String, String> settings, String... jvmFlags) {
+        return start(directory, settings, Map.of(), jvmFlags);
+    }
+
+    /// @param environment variables beside those of this process
+    static ServiceProcess start(Path directory, Map<String, String> settings, Map<String, String> environment, String... jvmFlags) {
         List<String> command = new ArrayList<>(List.of(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx256m", "-XX:+UseSerialGC",
                 "--add-modules", "jdk.incubator.vector", "--enable-native-access=ALL-UNNAMED",
@@ -31,10 +40,10 @@ final class ServiceProcess implements AutoCloseable {
         Path log = directory.resolve("service.log");
         try {
             int begin = Files.exists(log) ? (int) Files.size(log) : 0;
-            return new ServiceProcess(
-                    new ProcessBuilder(command).redirectErrorStream(true)
-                            .redirectOutput(ProcessBuilder.Redirect.appendTo(log.toFile())).start(),
-                    log, begin);
+            ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true)
+                    .redirectOutput(ProcessBuilder.Redirect.appendTo(log.toFile()));
+            builder.environment().putAll(environment);
+            return new ServiceProcess(builder.start(), log, begin);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -115,6 +124,26 @@ final class ServiceProcess implements AutoCloseable {
             return new String(all, logBegin, all.length - logBegin, StandardCharsets.UTF_8);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
+        }
+    }
+
+    /// The largest of a metric's samples, NaN if there is none; the process has a `health.port`.
+    ///
+    /// @param name as in Prometheus' form
+    double metric(String name) {
+        String said = "health and metrics on ";
+        String at = said().lines().filter(line -> line.startsWith(said)).findFirst().orElseThrow().substring(said.length());
+        HttpRequest request = HttpRequest.newBuilder(URI.create(at + "/metrics")).timeout(Duration.ofSeconds(20)).build();
+        try (HttpClient http = HttpClient.newHttpClient()) {
+            return http.send(request, HttpResponse.BodyHandlers.ofString()).body().lines()
+                    .filter(line -> line.startsWith(name + " ") || line.startsWith(name + "{"))
+                    .mapToDouble(line -> Double.parseDouble(line.substring(line.lastIndexOf(' ') + 1)))
+                    .filter(value -> !Double.isNaN(value)).max().orElse(Double.NaN);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException(e);
         }
     }
 
