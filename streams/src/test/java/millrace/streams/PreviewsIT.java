@@ -2,7 +2,10 @@ package millrace.streams;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -22,6 +25,7 @@ import millrace.schemas.FinishReason;
 import millrace.schemas.Message;
 import millrace.schemas.Prompt;
 import millrace.streams.bench.PacedEngine;
+import millrace.streams.cli.Main;
 import millrace.streams.client.ClientConfig;
 import millrace.streams.client.DeltaListener;
 import millrace.streams.client.MillraceClient;
@@ -35,6 +39,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
 
 /// Previews on a real broker, from the engine to a client.
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
@@ -157,12 +162,34 @@ class PreviewsIT {
                         completion.getReply() == null || completion.getReply().getReasoningContent() == null
                                 ? "" : completion.getReply().getReasoningContent());
             });
+            onTheCommandLine(config, completions);
             for (ConsumerRecord<byte[], byte[]> record : outside.readAll("topics.deltas")) {
                 assertThat(record.headers().lastHeader("millrace-preview").value()).asString().isEqualTo("unattested");
             }
             ClusterClient.sleep(1_500);
             assertThat(outside.audit(NoteVerifier.parse(service.vkey())).word()).isEqualTo("ok");
         }
+    }
+
+    /// `consume --deltas` shows the same, by request.
+    private static void onTheCommandLine(ServiceConfig config, Map<String, Completion> completions) throws Exception {
+        StringWriter out = new StringWriter();
+        CommandLine line = Main.commandLine().setOut(new PrintWriter(out));
+        int exit = line.execute("consume", "--deltas", "--from-beginning", "--json", "--max", "" + completions.size(),
+                "-b", config.kafka().get("bootstrap.servers"), "--registry", config.registry().get("schema.registry.url"),
+                "-D", "topics.deltas=" + config.string("topics.deltas"));
+        assertThat(exit).isZero();
+        ObjectMapper json = new ObjectMapper();
+        Map<String, StringBuilder> shown = new HashMap<>();
+        for (String each : out.toString().lines().toList()) {
+            JsonNode node = json.readTree(each);
+            assertThat(node.get("kind").asText()).isIn("CONTENT", "REASONING", "TOOL_CALL", "END");
+            StringBuilder text = shown.computeIfAbsent(node.get("request_id").asText(), id -> new StringBuilder());
+            text.append(node.get("kind").asText().equals("CONTENT") ? node.get("text").asText() : "");
+        }
+        assertThat(shown.keySet()).isEqualTo(completions.keySet());
+        completions.forEach((id, completion) -> assertThat(shown.get(id)).as(id).hasToString(
+                completion.getReply() == null ? completion.getText() : completion.getReply().getContent()));
     }
 
     private static String text(List<Delta> deltas, DeltaKind kind) {

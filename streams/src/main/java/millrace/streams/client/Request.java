@@ -7,7 +7,6 @@ import java.util.concurrent.Future;
 import java.util.function.Function;
 import millrace.schemas.Completion;
 import millrace.schemas.Delta;
-import millrace.schemas.DeltaKind;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -26,10 +25,8 @@ final class Request implements PendingAnswer {
     private final CompletableFuture<RecordMetadata> sent = new CompletableFuture<>();
     private final CompletableFuture<Completion> completion = new CompletableFuture<>();
     private final Function<Request, CompletableFuture<Void>> canceller;
+    private final PreviewOrder previews = new PreviewOrder();
     private @Nullable DeltaListener listener;
-    private boolean heard;
-    private long attempt = Long.MIN_VALUE;
-    private long next;
     private volatile @Nullable Future<?> alarm;
 
     Request(
@@ -90,38 +87,14 @@ final class Request implements PendingAnswer {
     /// Runs in the mailbox, so one at a time and in order.
     private void hear(Delta delta) {
         DeltaListener to = listener;
-        if (to == null || completion.isDone() || delta.getAttempt() < attempt) {
+        if (to == null || completion.isDone()) {
             return;
         }
         try {
-            if (delta.getAttempt() > attempt) {
-                attempt = delta.getAttempt();
-                next = 0;
-                restart(to);
-            }
-            if (delta.getSeq() < next) {
-                return;
-            }
-            if (delta.getSeq() > next) {
-                to.onGap(delta.getSeq() - next);
-            }
-            next = delta.getSeq() + 1;
-            if (delta.getKind() == DeltaKind.RESTART) {
-                restart(to);
-            } else {
-                heard = true;
-                to.onDelta(delta);
-            }
+            previews.take(delta, to);
         } catch (RuntimeException e) {
             listener = null;
             LOG.warn("the listener of a request failed and hears nothing more: {}", e.getClass().getName());
-        }
-    }
-
-    private void restart(DeltaListener to) {
-        if (heard) {
-            heard = false;
-            to.onRestart();
         }
     }
 
