@@ -263,7 +263,7 @@ public final class Engine implements TextEngine {
         return new BatchLoop(
                 around.apply(transformer),
                 pool,
-                new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens)),
+                new Vocabulary(codec.tokenizer(), Set.copyOf(stopTokens), codec.format().calls()),
                 StepClock.system(),
                 new BatchLoop.Limits(
                         config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs(),
@@ -396,7 +396,11 @@ public final class Engine implements TextEngine {
 
     @Override
     public ReplyReader replies(PreparedPrompt prompt) {
-        if (!(prompt.request().format() instanceof ResponseFormat.Text)) {
+        ResponseFormat form = prompt.request().format();
+        if (form instanceof ResponseFormat.Calls && prompt.request().input() instanceof PromptInput.Messages(var messages, ChatOptions options)) {
+            return codec.calls(messages, options);
+        }
+        if (!(form instanceof ResponseFormat.Text)) {
             return DocumentReader.of(reasoning(prompt));
         }
         return prompt.request().input() instanceof PromptInput.Messages(List<ChatMessage> messages, ChatOptions options)

@@ -18,7 +18,7 @@ final class ResponseFormatReader {
     static final int MAX_DEPTH = 64;
     private static final int SHOWN = 40;
 
-    private static final JsonMapper MAPPER = JsonMapper.builder(JsonFactory.builder()
+    static final JsonMapper MAPPER = JsonMapper.builder(JsonFactory.builder()
                     .streamReadConstraints(StreamReadConstraints.builder()
                             .maxNestingDepth(MAX_DEPTH)
                             .maxNumberLength(100)

@@ -2,6 +2,7 @@ package millrace.engine;
 
 import java.nio.file.Path;
 import java.util.List;
+import millrace.engine.reply.MarkupReader;
 import millrace.engine.tokenizer.ChatFormat;
 import millrace.engine.tokenizer.ChatFormats;
 import millrace.engine.tokenizer.Tokenizer;
@@ -69,6 +70,12 @@ public final class TextCodec {
     /// A reader for what answers such a conversation.
     public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
         return format.replies(messages, options);
+    }
+
+    /// A reader for an answer whose calls were held to their form.
+    ReplyReader calls(List<ChatMessage> messages, ChatOptions options) {
+        ReplyReader reader = format.replies(messages, options);
+        return reader instanceof MarkupReader markup ? markup.held() : reader;
     }
 
     /// @param ids not to be changed

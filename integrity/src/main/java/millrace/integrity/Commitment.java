@@ -32,7 +32,7 @@ public final class Commitment {
         RECORD(6),
         /// Digests of logits, each 4 bytes little-endian.
         LOGITS(7),
-        /// The response format that the choice of tokens was held to, as the prompt has it, in UTF-8.
+        /// The response format that the choice of tokens was held to, as the prompt has it, or the form of calls, in UTF-8.
         GUIDE(8),
         /// What a completion says beside its text, as [ReplyForm] writes it.
         REPLY(9);
@@ -109,7 +109,7 @@ public final class Commitment {
         return commit(Kind.PROOFS, salt, proofs);
     }
 
-    /// @param responseFormat its JSON text, as the prompt has it
+    /// @param responseFormat its JSON text, as the prompt has it, or the form of calls in its place
     public static Digest guide(byte[] salt, String responseFormat) {
         return commit(Kind.GUIDE, salt, responseFormat.getBytes(StandardCharsets.UTF_8));
     }

@@ -152,11 +152,22 @@ final class Attestations {
                 .build();
     }
 
-    /// The commitment to a response format that narrows the choice of tokens; null for one that does not.
+    /// The commitment to a form that narrows the choice of tokens; null for one that does not.
     ///
     /// @param text as the prompt has it
     static @Nullable Hash guide(ResponseFormat format, @Nullable String text, byte[] salt) {
-        return format instanceof ResponseFormat.Text || text == null ? null : Commitment.guide(salt, text).toHash();
+        String committed = guideText(format, text);
+        return committed == null ? null : Commitment.guide(salt, committed).toHash();
+    }
+
+    /// What is committed to: the response format as the prompt has it, or what calls are held to.
+    static @Nullable String guideText(ResponseFormat format, @Nullable String text) {
+        return switch (format) {
+            case ResponseFormat.Text any -> null;
+            case ResponseFormat.Calls calls -> calls.text();
+            case ResponseFormat.JsonObject object -> text;
+            case ResponseFormat.JsonSchema schema -> text;
+        };
     }
 
     private static AuditVerdict verdict(Outcome.Answered outcome) {

@@ -29,7 +29,6 @@ final class Intake {
     private static final int MAX_METADATA_CHARS = 512;
     private static final int MAX_PRIORITY = 100;
     private static final int SHOWN_CHARS = 40;
-    private static final String TOOLS_AUTO = "auto";
     private static final String TOOLS_NONE = "none";
     /// A deadline further away than this is taken for a mistake of units or of a clock.
     private static final long MAX_DEADLINE_AHEAD_MS = 7L * 86_400_000L;
@@ -129,8 +128,7 @@ final class Intake {
         if (logprobs != null && (logprobs < 0 || logprobs > GenerationRequest.MAX_LOGPROBS)) {
             return new Refusal("PARAM_RANGE", "logprobs: expected 0 to " + GenerationRequest.MAX_LOGPROBS + ", got " + logprobs);
         }
-        Refusal toolChoice = checkChoice("tool_choice", prompt.getToolChoice(), TOOLS_AUTO, TOOLS_NONE);
-        return toolChoice != null ? toolChoice : checkChoice("reasoning_effort", prompt.getReasoningEffort(), "high", "max");
+        return checkChoice("reasoning_effort", prompt.getReasoningEffort(), "high", "max");
     }
 
     private static @Nullable Refusal checkChoice(String field, @Nullable String value, String one, String other) {
@@ -198,7 +196,15 @@ final class Intake {
                 prompt.getRequestId(), input(prompt), sampling, maxTokens, stop, deadline, prompt.getPriority(),
                 salts.of(prompt.getTenant()),
                 prompt.getLogprobs() == null ? GenerationRequest.NO_LOGPROBS : prompt.getLogprobs(),
-                prompt.getResponseFormat() == null ? ResponseFormat.TEXT : ResponseFormat.parse(prompt.getResponseFormat())));
+                format(prompt)));
+    }
+
+    /// What a prompt's answer is held to.
+    ///
+    /// @throws InvalidRequestException RESPONSE_FORMAT, TOOL_CHOICE
+    static ResponseFormat format(Prompt prompt) {
+        ResponseFormat form = prompt.getResponseFormat() == null ? ResponseFormat.TEXT : ResponseFormat.parse(prompt.getResponseFormat());
+        return ResponseFormat.withTools(form, prompt.getMessages() == null ? null : prompt.getTools(), prompt.getToolChoice());
     }
 
     static PromptInput input(Prompt prompt) {

@@ -13,6 +13,14 @@ public final class PromptText {
         return prompt.getPrompt() == null;
     }
 
+    /// What the choice of tokens was held to, as the leaf commits to it; empty for nothing.
+    ///
+    /// @throws millrace.engine.InvalidRequestException for a form that the service refuses
+    public static String guide(Prompt prompt) {
+        String text = Attestations.guideText(Intake.format(prompt), prompt.getResponseFormat());
+        return text == null ? "" : text;
+    }
+
     /// @throws millrace.engine.InvalidRequestException for a prompt that cannot be rendered
     public static String of(Prompt prompt, TextCodec codec) {
         return switch (Intake.input(prompt)) {

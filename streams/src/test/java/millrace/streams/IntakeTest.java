@@ -105,7 +105,6 @@ class IntakeTest {
     void refusesChoicesThatItDoesNotKnow() {
         refusesLimits(good().setLogprobs(-1), "PARAM_RANGE", "logprobs: expected 0 to 20, got -1");
         refusesLimits(good().setLogprobs(21), "PARAM_RANGE", "logprobs: expected 0 to 20, got 21");
-        refusesLimits(good().setToolChoice("required"), "PARAM_RANGE", "tool_choice: expected auto or none, got \"required\"");
         refusesLimits(good().setReasoningEffort("\n" + "x".repeat(100)), "PARAM_RANGE",
                 "reasoning_effort: expected high or max, got \"?" + "x".repeat(39) + "\"");
         Prompt prompt = good().setLogprobs(20).setToolChoice("auto").setReasoningEffort("max").build();
@@ -138,6 +137,9 @@ class IntakeTest {
                 .isEqualTo(new ChatOptions("[]", null, "high", true));
         assertThat(((PromptInput.Messages) Intake.input(chat.setToolChoice("none").build())).options().tools()).isNull();
         assertThat(((PromptInput.Messages) Intake.input(chat.setToolChoice("auto").build())).options().tools()).isEqualTo("[]");
+        assertThat(Intake.format(chat.setToolChoice("required").build())).isEqualTo(new ResponseFormat.Calls("[]", null, true));
+        assertThatThrownBy(() -> Intake.format(good().setTools("[]").setToolChoice("required").build())).as("tools need messages")
+                .hasMessageStartingWith("tool_choice: expected tools beside it, with messages");
     }
 
     @Test

@@ -87,7 +87,7 @@ public final class BatchLoop implements AutoCloseable {
         this.vocabulary = vocabulary;
         this.clock = clock;
         sampler = new Sampler(model.vocabSize());
-        guides = new GuideEngine(vocabulary.tokenizer(), model.vocabSize(), vocabulary.stopTokens());
+        guides = new GuideEngine(vocabulary.tokenizer(), model.vocabSize(), vocabulary.stopTokens(), vocabulary.calls());
         this.pool = pool;
         scheduler = new Scheduler(model, pool, clock, limits, checks);
         canary = new Canary(checks, clock, model.vocabSize(), scheduler::submit, this::probe, scheduler::inspect);

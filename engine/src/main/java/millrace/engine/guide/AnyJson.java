@@ -4,29 +4,44 @@ import java.util.List;
 
 /// JSON without a schema. Its states and masks are the same for every document that has a part like this.
 final class AnyJson {
-    /// Any value.
-    static final Shape VALUE = new Shape("any value");
+    /// Where a document ends by itself.
+    static final AnyJson PLAIN = new AnyJson(false);
 
-    static final ObjectRule OBJECT = new ObjectRule(List.of(), List.of(), new boolean[0], VALUE, VALUE, true);
-    static final ArrayRule ARRAY = new ArrayRule(List.of(), VALUE, 0, ArrayRule.UNBOUNDED, true);
+    /// Where the text around it ends it, see [Guard].
+    static final AnyJson GUARDED = new AnyJson(true);
 
     /// A document of one object.
-    static final DocumentRule DOCUMENT;
+    static final DocumentRule DOCUMENT = document();
 
-    static {
-        VALUE.parts.addAll(
-                List.of(StringRule.ANY, NumberRule.ANY, OBJECT, ARRAY, LiteralRule.BOOLEAN, LiteralRule.NULL));
-        VALUE.flatten();
-        OBJECT.deepen();
-        ARRAY.deepen();
-        VALUE.measure();
-        OBJECT.settle();
-        ARRAY.settle();
-        Shape root = Shape.of("an object", OBJECT);
-        root.flatten();
-        root.measure();
-        DOCUMENT = new DocumentRule(root, true);
+    /// Any value.
+    final Shape value = new Shape("any value");
+
+    final StringRule string;
+    final ObjectRule object;
+    final ArrayRule array;
+
+    private AnyJson(boolean guarded) {
+        string = new StringRule(0, StringRule.UNBOUNDED, guarded);
+        object = new ObjectRule(List.of(), List.of(), new boolean[0], value, value, true, guarded);
+        array = new ArrayRule(List.of(), value, 0, ArrayRule.UNBOUNDED, true);
+        value.parts.addAll(List.of(string, NumberRule.ANY, object, array, LiteralRule.BOOLEAN, LiteralRule.NULL));
+        value.flatten();
+        object.deepen();
+        array.deepen();
+        value.measure();
+        object.settle();
+        array.settle();
     }
 
-    private AnyJson() {}
+    private static DocumentRule document() {
+        Shape root = Shape.of("an object", PLAIN.object);
+        root.flatten();
+        root.measure();
+        return new DocumentRule(root, true);
+    }
+
+    /// The largest depth of a value of it.
+    static int need() {
+        return PLAIN.object.need();
+    }
 }

@@ -74,7 +74,9 @@ final class Apart {
             case ArrayRule a -> 3;
             case LiteralRule l -> 4;
             case KeyRule k -> 5;
-            case DocumentRule d -> 5;
+            case RawRule w -> 5;
+            case PairsRule p -> 5;
+            case Whole d -> 5;
         };
     }
 
@@ -95,7 +97,9 @@ final class Apart {
             case ObjectRule object -> true;
             case ArrayRule array -> true;
             case KeyRule key -> true;
-            case DocumentRule document -> true;
+            case RawRule raw -> true;
+            case PairsRule pairs -> true;
+            case Whole whole -> true;
         };
     }
 

@@ -1,6 +1,7 @@
 package millrace.engine.guide;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.function.Consumer;
 import millrace.engine.tokenizer.Reasoning;
 import org.jspecify.annotations.Nullable;
@@ -9,21 +10,28 @@ import org.jspecify.annotations.Nullable;
 ///
 /// @param root what the value is like
 /// @param shared whether `root` belongs to no schema
-record DocumentRule(Shape root, boolean shared) implements Rule {
-    private static final byte[] OPENING = Reasoning.OPENING.getBytes(StandardCharsets.UTF_8);
-    private static final byte[] CLOSING = Reasoning.CLOSING.getBytes(StandardCharsets.UTF_8);
+record DocumentRule(Shape root, boolean shared) implements Whole {
+    static final byte[] OPENING = Reasoning.OPENING.getBytes(StandardCharsets.UTF_8);
+    static final byte[] CLOSING = Reasoning.CLOSING.getBytes(StandardCharsets.UTF_8);
 
     @Override
-    public Place start(int depthLeft) {
-        return start(Reasoning.NONE);
-    }
-
-    Place start(Reasoning reasoning) {
+    public Place start(Reasoning reasoning) {
         return switch (reasoning) {
             case NONE -> new At(this, Phase.LEAD, 0);
             case POSSIBLE -> new At(this, Phase.FREE_LEAD, 0);
             case OPEN -> new At(this, Phase.REASONING, 0);
         };
+    }
+
+    /// Whether a marker is one of those around the reasoning.
+    static boolean isReasoning(byte[] marker) {
+        return Arrays.equals(marker, OPENING) || Arrays.equals(marker, CLOSING);
+    }
+
+    /// How much of the end of the reasoning a text ends with after one more byte. No proper end of the marker is one of its beginnings, so
+    /// a byte that does not go on begins anew.
+    static int closing(int matched, int b) {
+        return b == CLOSING[matched] ? matched + 1 : b == CLOSING[0] ? 1 : 0;
     }
 
     private enum Phase {
@@ -57,15 +65,15 @@ record DocumentRule(Shape root, boolean shared) implements Rule {
             return run < 0 || run > Space.LINES ? null : new At(rule, phase, run);
         }
 
-        // No proper end of the marker is one of its beginnings, so a byte that does not go on begins anew.
         private Place reasoning(int b) {
-            int matched = b == CLOSING[count] ? count + 1 : b == CLOSING[0] ? 1 : 0;
+            int matched = closing(count, b);
             return matched == CLOSING.length ? new At(rule, Phase.LEAD, 0) : new At(rule, phase, matched);
         }
 
-        /// Whether tokens that mark the reasoning may come.
-        boolean marked() {
-            return phase == Phase.FREE_LEAD || phase == Phase.OPENING || phase == Phase.REASONING;
+        @Override
+        public boolean marks(byte[] marker) {
+            boolean may = phase == Phase.FREE_LEAD || phase == Phase.OPENING || phase == Phase.REASONING;
+            return may && isReasoning(marker);
         }
 
         @Override

@@ -20,7 +20,7 @@ public final class Guide {
     /// Characters of a schema.
     public static final int MAX_CHARACTERS = 1 << 16;
 
-    private static final JsonMapper MAPPER = JsonMapper.builder(JsonFactory.builder()
+    static final JsonMapper MAPPER = JsonMapper.builder(JsonFactory.builder()
                     .streamReadConstraints(StreamReadConstraints.builder()
                             .maxNestingDepth(MAX_DEPTH)
                             .maxNumberLength(100)
@@ -32,18 +32,23 @@ public final class Guide {
             .enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS)
             .build();
 
-    private final DocumentRule document;
+    private final Whole document;
     private final int need;
     private @Nullable States states;
 
-    private Guide(DocumentRule document, int need) {
+    private Guide(Whole document, int need) {
         this.document = document;
         this.need = need;
     }
 
+    /// @param need see [#need]
+    static Guide of(Whole document, int need) {
+        return new Guide(document, need);
+    }
+
     /// One JSON object, whatever it holds.
     static Guide anyObject() {
-        return new Guide(AnyJson.DOCUMENT, AnyJson.OBJECT.need());
+        return new Guide(AnyJson.DOCUMENT, AnyJson.need());
     }
 
     /// What a JSON Schema describes.
@@ -60,11 +65,11 @@ public final class Guide {
             // The parser's own words may quote what the request says.
             throw Refusal.schema("#", "JSON, nested at most " + MAX_DEPTH + " deep, keys once", "other text");
         }
-        Shape shape = SchemaReader.read(root);
+        Shape shape = SchemaReader.read(root, AnyJson.PLAIN);
         return new Guide(new DocumentRule(shape, false), Linker.need(shape));
     }
 
-    DocumentRule document() {
+    Whole document() {
         return document;
     }
 

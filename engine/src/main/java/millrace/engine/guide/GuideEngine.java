@@ -3,7 +3,9 @@ package millrace.engine.guide;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Supplier;
 import millrace.engine.ResponseFormat;
+import millrace.engine.reply.CallSyntax;
 import millrace.engine.tokenizer.Reasoning;
 import millrace.engine.tokenizer.Tokenizer;
 import org.jspecify.annotations.Nullable;
@@ -18,6 +20,7 @@ public final class GuideEngine {
     private final Tokenizer tokenizer;
     private final int vocabSize;
     private final Set<Integer> stopTokens;
+    private final @Nullable CallSyntax calls;
     private final Map<String, Guide> guides = new LinkedHashMap<>(16, 0.75f, true) {
         private static final long serialVersionUID = 1L;
 
@@ -33,7 +36,9 @@ public final class GuideEngine {
 
     /// @param vocabSize of the model, whose logits may be more than the tokenizer's tokens
     /// @param stopTokens ids that end a completion
-    public GuideEngine(Tokenizer tokenizer, int vocabSize, Set<Integer> stopTokens) {
+    /// @param calls how the chat format writes calls of tools; null if it has none
+    public GuideEngine(Tokenizer tokenizer, int vocabSize, Set<Integer> stopTokens, @Nullable CallSyntax calls) {
+        this.calls = calls;
         this.tokenizer = tokenizer;
         this.vocabSize = vocabSize;
         this.stopTokens = Set.copyOf(stopTokens);
@@ -41,7 +46,8 @@ public final class GuideEngine {
 
     /// The form that a request asks for; null for text.
     ///
-    /// @throws millrace.engine.InvalidRequestException GUIDE_SCHEMA, GUIDE_UNSUPPORTED, GUIDE_UNSATISFIABLE, GUIDE_LIMIT
+    /// @throws millrace.engine.InvalidRequestException GUIDE_SCHEMA, GUIDE_UNSUPPORTED, GUIDE_UNSATISFIABLE, GUIDE_LIMIT,
+    ///         TOOL_CHOICE, TOOLS_INVALID
     public @Nullable Guide guide(ResponseFormat format) {
         return switch (format) {
             case ResponseFormat.Text text -> null;
@@ -51,19 +57,23 @@ public final class GuideEngine {
             }
             case ResponseFormat.JsonSchema(String schema) -> {
                 tokens();
-                yield read(schema);
+                yield read(schema, () -> Guide.read(schema));
+            }
+            case ResponseFormat.Calls called -> {
+                tokens();
+                yield read(called.text(), () -> CallsReader.read(called, calls));
             }
         };
     }
 
-    private Guide read(String schema) {
+    private Guide read(String schema, Supplier<Guide> reader) {
         synchronized (guides) {
             Guide known = guides.get(schema);
             if (known != null) {
                 return known;
             }
         }
-        Guide guide = Guide.read(schema);
+        Guide guide = reader.get();
         synchronized (guides) {
             Guide first = guides.putIfAbsent(schema, guide);
             return first == null ? guide : first;
@@ -79,7 +89,7 @@ public final class GuideEngine {
         synchronized (this) {
             known = tokens;
             if (known == null) {
-                known = new GuideTokens(tokenizer, vocabSize, stopTokens);
+                known = new GuideTokens(tokenizer, vocabSize, stopTokens, calls);
                 tokens = known;
             }
             return known;

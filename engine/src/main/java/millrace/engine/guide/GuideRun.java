@@ -82,7 +82,7 @@ public final class GuideRun {
         if (!closed()) {
             masks.mark(at, states.horizon(), bits);
             for (Map.Entry<Integer, byte[]> marker : tokens.markers().entrySet()) {
-                if (at.state().marked() && after(at, marker.getValue()) != null) {
+                if (at.state().marked(marker.getValue()) && after(at, marker.getValue()) != null) {
                     set(bits, marker.getKey());
                 }
             }
@@ -110,7 +110,7 @@ public final class GuideRun {
         }
         byte[] marker = tokens.markers().get(token);
         byte[] bytes = marker == null ? tokens.trie().bytes(token) : marker;
-        boolean text = bytes.length > 0 && (marker == null || at.state().marked());
+        boolean text = bytes.length > 0 && (marker == null || at.state().marked(marker));
         top = text ? after(at, bytes) : null;
         return top != null;
     }

@@ -1,18 +1,21 @@
 package millrace.engine.guide;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import millrace.engine.reply.CallSyntax;
 import millrace.engine.tokenizer.Reasoning;
 import millrace.engine.tokenizer.Tokenizer;
+import org.jspecify.annotations.Nullable;
 
 /// What a vocabulary's tokens are to a guided completion.
 ///
 /// Added tokens are no text: they mark turns, tools and the like, so none may stand in a document; what they look like can still be
-/// written with other tokens. Those around the reasoning may come where reasoning may.
+/// written with other tokens. Those around reasoning and calls may come where these may.
 final class GuideTokens {
     private final TokenTrie trie;
     private final StringMasks strings;
@@ -20,7 +23,8 @@ final class GuideTokens {
     private final Map<Integer, byte[]> markers = new HashMap<>();
     private final int[] stopTokens;
 
-    GuideTokens(Tokenizer tokenizer, int vocabSize, Set<Integer> stopTokens) {
+    /// @param calls how the chat format writes calls of tools; null if it has none
+    GuideTokens(Tokenizer tokenizer, int vocabSize, Set<Integer> stopTokens, @Nullable CallSyntax calls) {
         this.stopTokens = stopTokens.stream().filter(id -> id < vocabSize).mapToInt(Integer::intValue).sorted().toArray();
         Set<Integer> excluded = new HashSet<>(stopTokens);
         excluded.addAll(tokenizer.addedTokens().values());
@@ -36,6 +40,14 @@ final class GuideTokens {
             Integer id = tokenizer.addedTokens().get(marker);
             if (id != null && id < vocabSize && !stopTokens.contains(id)) {
                 markers.put(id, marker.getBytes(StandardCharsets.UTF_8));
+            }
+        }
+        for (String marker : calls == null ? List.<String>of() : calls.markers()) {
+            Integer id = tokenizer.addedTokens().get(marker);
+            byte[] text = marker.getBytes(StandardCharsets.UTF_8);
+            // One that does not come into the text could not be read there.
+            if (id != null && id < vocabSize && !stopTokens.contains(id) && Arrays.equals(tokenizer.bytes(id), text)) {
+                markers.put(id, text);
             }
         }
     }
@@ -56,7 +68,7 @@ final class GuideTokens {
         return stopTokens;
     }
 
-    /// The added tokens around reasoning, with their texts.
+    /// The added tokens around reasoning and calls, with their texts.
     Map<Integer, byte[]> markers() {
         return markers;
     }

@@ -21,8 +21,12 @@ final class KeyRule implements Rule {
     /// Whether some declared key is written as no other may be.
     private final boolean spelledNames;
 
-    KeyRule(ObjectRule object, List<String> names) {
+    /// Whether [Guard] may not stand in a key that is not declared.
+    private final boolean guarded;
+
+    KeyRule(ObjectRule object, List<String> names, boolean guarded) {
         this.object = object;
+        this.guarded = guarded;
         List<String> quotedNames = names.stream().map(JsonText::quote).toList();
         spelledNames = quotedNames.stream().anyMatch(quoted -> quoted.contains("\\u"));
         this.names = new ByteTrie(quotedNames.stream()
@@ -38,7 +42,7 @@ final class KeyRule implements Rule {
     /// @param from the first property that may come
     /// @param room of the object, see [ObjectRule.At]
     Place start(int from, int room) {
-        return new At(this, BEFORE, 0, from, room, false, OTHER);
+        return new At(this, BEFORE, 0, from, room, false, OTHER, 0);
     }
 
     @Override
@@ -68,14 +72,15 @@ final class KeyRule implements Rule {
     /// @param node of the names, [ByteTrie#NONE] off them
     /// @param done whether the key has ended
     /// @param property index of the declared property, or [#OTHER]; once the key has ended
-    record At(KeyRule rule, int lexer, int node, int from, int room, boolean done, int property) implements Place {
+    /// @param matched bytes of [Guard] that it ends with, if it is guarded
+    record At(KeyRule rule, int lexer, int node, int from, int room, boolean done, int property, int matched) implements Place {
         @Override
         public @Nullable Place step(int b) {
             if (done) {
                 return null;
             }
             if (lexer == BEFORE) {
-                return b == '"' ? new At(rule, StringLexer.BODY, 0, from, room, false, OTHER) : null;
+                return b == '"' ? new At(rule, StringLexer.BODY, 0, from, room, false, OTHER, 0) : null;
             }
             boolean between = lexer == StringLexer.BODY;
             int end = node == ByteTrie.NONE ? ByteTrie.NONE : rule.names.end(node);
@@ -85,11 +90,12 @@ final class KeyRule implements Rule {
             int child = node == ByteTrie.NONE ? ByteTrie.NONE : rule.names.child(node, b);
             boolean spelled = lexer == ASTRAY || lexer == StringLexer.ESCAPE && isSpelled(b);
             int next = spelled ? ASTRAY : StringLexer.step(lexer, b);
-            boolean other = next != ASTRAY && rule.object.offersOther(from, room);
+            int guard = rule.guarded ? Guard.step(matched, b) : 0;
+            boolean other = next != ASTRAY && guard != Guard.LENGTH && rule.object.offersOther(from, room);
             if (!other && !rule.declared(child, from, room)) {
                 return null;
             }
-            return new At(rule, next, child, from, room, false, OTHER);
+            return new At(rule, next, child, from, room, false, OTHER, guard == Guard.LENGTH ? 0 : guard);
         }
 
         private @Nullable Place quote(int end) {
@@ -100,12 +106,12 @@ final class KeyRule implements Rule {
         }
 
         private Place ended(int index) {
-            return new At(rule, StringLexer.BODY, 0, from, room, true, index);
+            return new At(rule, StringLexer.BODY, 0, from, room, true, index, 0);
         }
 
         /// Whether, between two characters, any may follow: it can still become a key that is not declared.
         boolean open() {
-            return lexer == StringLexer.BODY && !done && !rule.spelledNames && rule.object.offersOther(from, room);
+            return lexer == StringLexer.BODY && !done && !rule.spelledNames && !rule.guarded && rule.object.offersOther(from, room);
         }
 
         /// Whether it is a key that the object does not declare; it must not be one that the object has already.

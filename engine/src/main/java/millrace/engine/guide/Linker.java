@@ -42,7 +42,7 @@ final class Linker {
 
     /// The largest depth of a rule that is reached from a shape.
     static int need(Shape root) {
-        int need = AnyJson.OBJECT.need();
+        int need = AnyJson.need();
         Set<Rule> seen = new LinkedHashSet<>();
         Deque<Shape> open = new ArrayDeque<>();
         open.add(root);

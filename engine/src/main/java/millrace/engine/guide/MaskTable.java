@@ -218,7 +218,8 @@ final class MaskTable {
         Kept run() {
             int begun = base.depthLeft();
             path[0] = base;
-            if (base.state().complete()) {
+            boolean inside = !base.state().outermost();
+            if (inside && base.state().complete()) {
                 ends.add(new End(0, base));
             }
             int at = 1;
@@ -232,7 +233,9 @@ final class MaskTable {
                 least = Math.min(least, frame.depthLeft());
                 trie.mark(at, leading);
                 if (frame.isBase() && frame.state().complete()) {
-                    ends.add(new End(at, frame));
+                    if (inside) {
+                        ends.add(new End(at, frame));
+                    }
                     if (frame.state().closed()) {
                         at = trie.end(at);
                         continue;

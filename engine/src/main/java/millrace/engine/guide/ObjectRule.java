@@ -32,14 +32,15 @@ final class ObjectRule implements Rule {
             boolean[] required,
             @Nullable Shape others,
             @Nullable Shape othersByTheLetter,
-            boolean shared) {
+            boolean shared,
+            boolean guarded) {
         this.names = List.copyOf(names);
         this.values = List.copyOf(values);
         this.required = required.clone();
         this.others = others;
         this.othersByTheLetter = othersByTheLetter;
         this.shared = shared;
-        keys = new KeyRule(this, names);
+        keys = new KeyRule(this, names, guarded);
         nextRequired = new int[names.size() + 1];
         nextRequired[names.size()] = names.size();
         for (int i = names.size() - 1; i >= 0; i--) {
@@ -101,7 +102,7 @@ final class ObjectRule implements Rule {
         return others != null && !requires(from) && others.depth() <= room;
     }
 
-    private boolean requires(int from) {
+    boolean requires(int from) {
         return nextRequired[from] < names.size();
     }
 

@@ -8,7 +8,7 @@ import org.jspecify.annotations.Nullable;
 /// Invariant: from every place some continuation completes the rule, with containers no deeper than what the place was given.
 sealed interface Place
         permits StringRule.At, NumberRule.At, RangeRule.At, LiteralRule.At, KeyRule.At, ObjectRule.At, ArrayRule.At,
-                DocumentRule.At {
+                RawRule.At, PairsRule.At, CallsRule.At, DocumentRule.At {
     Rule rule();
 
     /// The place after one more byte of the rule's own, or null. Bytes of a value inside are not its own.
@@ -24,6 +24,11 @@ sealed interface Place
 
     /// Whether a value or a key may begin here.
     default boolean calls() {
+        return false;
+    }
+
+    /// Whether a token that is this marker may come here, if its bytes may.
+    default boolean marks(byte[] marker) {
         return false;
     }
 

@@ -49,6 +49,7 @@ final class SchemaReader {
     private record Open(Shape shape, JsonNode schema) {}
 
     private final JsonNode root;
+    private final AnyJson any;
     private final Map<String, Shape> shapes = new HashMap<>();
     private final Deque<Open> open = new ArrayDeque<>();
     private final List<OneOf> exclusive = new ArrayList<>();
@@ -57,15 +58,17 @@ final class SchemaReader {
     /// Alternatives of which a value may meet one only.
     private record OneOf(String where, List<Shape> alternatives) {}
 
-    private SchemaReader(JsonNode root) {
+    private SchemaReader(JsonNode root, AnyJson any) {
         this.root = root;
+        this.any = any;
     }
 
     /// The shape of what a schema describes.
     ///
+    /// @param any what stands for values of which the schema says nothing
     /// @throws millrace.engine.InvalidRequestException GUIDE_UNSUPPORTED, GUIDE_SCHEMA, GUIDE_LIMIT, GUIDE_UNSATISFIABLE
-    static Shape read(JsonNode root) {
-        SchemaReader reader = new SchemaReader(root);
+    static Shape read(JsonNode root, AnyJson any) {
+        SchemaReader reader = new SchemaReader(root, any);
         Shape shape = reader.shape("#", root);
         reader.readAll();
         Linker.link(shape, reader.shapes.values());
@@ -73,6 +76,18 @@ final class SchemaReader {
             Apart.check(oneOf.where, oneOf.alternatives);
         }
         return shape;
+    }
+
+    /// Whether [Guard] may not stand in what is described.
+    boolean guarded() {
+        return any == AnyJson.GUARDED;
+    }
+
+    /// @throws millrace.engine.InvalidRequestException GUIDE_UNSUPPORTED for a text that would end the value that it stands in
+    void requireUnguarded(String where, String text) {
+        if (guarded() && text.contains(Guard.TEXT)) {
+            throw Refusal.unsupported(where, Guard.TEXT);
+        }
     }
 
     private void readAll() {
@@ -106,7 +121,7 @@ final class SchemaReader {
     private void fill(Shape shape, JsonNode schema) {
         if (schema.isBoolean()) {
             if (schema.booleanValue()) {
-                shape.parts.add(AnyJson.VALUE);
+                shape.parts.add(any.value);
             }
             return;
         }
@@ -222,7 +237,7 @@ final class SchemaReader {
         Set<String> types = types(shape.where, schema);
         if (types == null) {
             if (words.isEmpty()) {
-                shape.parts.add(AnyJson.VALUE);
+                shape.parts.add(any.value);
                 return;
             }
             shape.inferred = true;
@@ -232,7 +247,7 @@ final class SchemaReader {
             Rule rule = switch (type) {
                 case "object" -> object(shape.where, schema, words);
                 case "array" -> array(shape.where, schema, words);
-                case "string" -> SchemaValues.string(shape.where, schema);
+                case "string" -> values.string(shape.where, schema);
                 case "integer" -> SchemaValues.number(shape.where, schema, true);
                 case "number" -> SchemaValues.number(shape.where, schema, false);
                 case "boolean" -> LiteralRule.BOOLEAN;
@@ -273,7 +288,7 @@ final class SchemaReader {
 
     private Rule object(String where, JsonNode schema, Set<String> words) {
         if (among(words, OBJECT).isEmpty()) {
-            return AnyJson.OBJECT;
+            return any.object;
         }
         Map<String, Shape> properties = new LinkedHashMap<>();
         JsonNode declared = schema.path("properties");
@@ -282,10 +297,11 @@ final class SchemaReader {
         }
         for (Map.Entry<String, JsonNode> property : declared.properties()) {
             Refusal.requireText(where + "/properties", property.getKey());
+            requireUnguarded(where + "/properties", property.getKey());
             properties.put(property.getKey(), shape(where + "/properties/" + Refusal.escaped(property.getKey()), property.getValue()));
         }
         JsonNode additional = schema.path("additionalProperties");
-        Shape others = additional.isMissingNode() ? AnyJson.VALUE : others(where + "/additionalProperties", additional);
+        Shape others = additional.isMissingNode() ? any.value : others(where + "/additionalProperties", additional);
         Set<String> required = required(where + "/required", schema.path("required"));
         for (String name : required) {
             properties.computeIfAbsent(name, n -> others == null ? new Shape(where + "/required") : others);
@@ -300,14 +316,14 @@ final class SchemaReader {
         }
         boolean closed = additional.isMissingNode() && !properties.isEmpty();
         return new ObjectRule(
-                List.copyOf(properties.keySet()), List.copyOf(properties.values()), needed, closed ? null : others, others, false);
+                List.copyOf(properties.keySet()), List.copyOf(properties.values()), needed, closed ? null : others, others, false, guarded());
     }
 
     private @Nullable Shape others(String where, JsonNode schema) {
         return schema.isBoolean() && !schema.booleanValue() ? null : shape(where, schema);
     }
 
-    private static Set<String> required(String where, JsonNode names) {
+    private Set<String> required(String where, JsonNode names) {
         Set<String> required = new LinkedHashSet<>();
         if (!names.isMissingNode() && !names.isArray()) {
             throw Refusal.schema(where, "an array of strings", Refusal.kind(names));
@@ -317,6 +333,7 @@ final class SchemaReader {
                 throw Refusal.schema(where, "strings", Refusal.kind(name));
             }
             Refusal.requireText(where, name.textValue());
+            requireUnguarded(where, name.textValue());
             required.add(name.textValue());
         }
         return required;
@@ -324,7 +341,7 @@ final class SchemaReader {
 
     private Rule array(String where, JsonNode schema, Set<String> words) {
         if (among(words, ARRAY).isEmpty()) {
-            return AnyJson.ARRAY;
+            return any.array;
         }
         JsonNode prefix = schema.path("prefixItems");
         if (!prefix.isMissingNode() && !prefix.isArray()) {
@@ -341,7 +358,7 @@ final class SchemaReader {
         if (items.isArray()) {
             throw Refusal.unsupported(where, "items\" as an array; say \"prefixItems");
         }
-        Shape others = items.isMissingNode() ? AnyJson.VALUE : others(where + "/items", items);
+        Shape others = items.isMissingNode() ? any.value : others(where + "/items", items);
         int min = SchemaValues.count(where, schema, "minItems", 0);
         int max = SchemaValues.count(where, schema, "maxItems", ArrayRule.UNBOUNDED);
         return new ArrayRule(first, others, min, max, false);

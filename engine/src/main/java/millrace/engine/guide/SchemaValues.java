@@ -20,10 +20,10 @@ final class SchemaValues {
         this.reader = reader;
     }
 
-    static Rule string(String where, JsonNode schema) {
+    Rule string(String where, JsonNode schema) {
         int min = count(where, schema, "minLength", 0);
         int max = count(where, schema, "maxLength", StringRule.UNBOUNDED);
-        return max != StringRule.UNBOUNDED && min > max ? NOTHING : new StringRule(min, max);
+        return max != StringRule.UNBOUNDED && min > max ? NOTHING : new StringRule(min, max, reader.guarded());
     }
 
     /// No value at all.
@@ -131,6 +131,7 @@ final class SchemaValues {
                 case ARRAY -> shape.parts.add(array(shape.where, value));
                 case STRING -> {
                     Refusal.requireText(shape.where, value.textValue());
+                    reader.requireUnguarded(shape.where, value.textValue());
                     texts.put(JsonText.quote(value.textValue()), value);
                 }
                 // As it is written: 1.0 is not made 1.
@@ -147,12 +148,13 @@ final class SchemaValues {
         List<Shape> shapes = new ArrayList<>();
         for (Map.Entry<String, JsonNode> property : value.properties()) {
             Refusal.requireText(where, property.getKey());
+            reader.requireUnguarded(where, property.getKey());
             names.add(property.getKey());
             shapes.add(whole(where, property.getValue()));
         }
         boolean[] required = new boolean[names.size()];
         java.util.Arrays.fill(required, true);
-        return new ObjectRule(names, shapes, required, null, null, false);
+        return new ObjectRule(names, shapes, required, null, null, false, reader.guarded());
     }
 
     private Rule array(String where, JsonNode value) {

@@ -80,7 +80,7 @@ final class State {
 
     /// The only place, if it is in a string between two characters; null else.
     StringRule.@Nullable At string() {
-        return places.size() == 1 && places.getFirst() instanceof StringRule.At at && at.lexer() == StringLexer.BODY ? at : null;
+        return places.size() == 1 && places.getFirst() instanceof StringRule.At at && at.lexer() == StringLexer.BODY && !at.rule().guarded() ? at : null;
     }
 
     /// The state after the end of that string.
@@ -93,9 +93,14 @@ final class State {
         return places.size() == 1 && places.getFirst() instanceof KeyRule.At at && at.open();
     }
 
-    /// Whether tokens that mark reasoning may come.
-    boolean marked() {
-        return places.stream().anyMatch(place -> place instanceof DocumentRule.At at && at.marked());
+    /// Whether a token that is this marker may come, if its bytes may.
+    boolean marked(byte[] marker) {
+        return places.stream().anyMatch(place -> place.marks(marker));
+    }
+
+    /// Whether it stands in nothing else.
+    boolean outermost() {
+        return places.stream().allMatch(place -> place.rule() instanceof Whole);
     }
 
     private States table() {

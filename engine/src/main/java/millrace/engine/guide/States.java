@@ -26,7 +26,7 @@ final class States {
 
     /// The table of what belongs to no schema.
     static States shared() {
-        return new States(null, 1 + AnyJson.OBJECT.need());
+        return new States(null, 1 + AnyJson.need());
     }
 
     /// @param need of the schema, see [Guide#need]

@@ -34,6 +34,11 @@ final class StringLexer {
 
     private StringLexer() {}
 
+    /// The same of a text that is in no quotes, so that every character stands for itself.
+    static int raw(int state, int b) {
+        return state == BODY && b < 0x80 ? BODY : step(state, b);
+    }
+
     /// The state after a byte, or −1. The closing quote is not of the inside.
     static int step(int state, int b) {
         return NEXT[state << 8 | b];

@@ -1,4 +1,4 @@
-/// Holds a completion to a form: one JSON value, of a schema where there is one.
+/// Holds a completion to a form: one JSON value, of a schema where there is one, or calls of tools.
 ///
 /// ```
 ///  schema ── SchemaReader ──▶ Shape, Rule                what may stand where; nothing that it does not understand

@@ -63,7 +63,12 @@ record Markup(CallForm form, List<Marker> markers) {
     /// What means something in the middle of reasoning: what ends it. Kimi's calls do, since they are single tokens that
     /// stand for nothing else; where reasoning spells out a call in words, it is still a thought.
     List<Marker> inReasoning() {
-        return form == CallForm.KIMI ? markers : only(Kind.THINK, Kind.END_THINK);
+        return form == CallForm.KIMI ? markers : thoughts();
+    }
+
+    /// What begins and ends reasoning.
+    List<Marker> thoughts() {
+        return only(Kind.THINK, Kind.END_THINK);
     }
 
     /// What means something in a call.
@@ -78,6 +83,11 @@ record Markup(CallForm form, List<Marker> markers) {
 
     private List<Marker> only(Kind... kinds) {
         return markers.stream().filter(marker -> List.of(kinds).contains(marker.kind())).toList();
+    }
+
+    /// Whether arguments are one JSON object.
+    boolean hasStrings() {
+        return form == CallForm.JSON || form == CallForm.KIMI;
     }
 
     /// Whether markup inside a JSON string is part of the string.

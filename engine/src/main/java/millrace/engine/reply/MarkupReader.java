@@ -28,6 +28,7 @@ public final class MarkupReader implements ReplyReader {
 
     private final Markup markup;
     private final List<Marker> inReasoning;
+    private final boolean protectsStrings;
     private final List<Marker> inCall;
     private final List<Marker> inValue;
     private final CallReader calls;
@@ -46,9 +47,11 @@ public final class MarkupReader implements ReplyReader {
     private boolean inString;
     private boolean escaped;
 
-    private MarkupReader(Markup markup, CallReader calls, boolean reasoning, boolean afterMarker) {
+    /// @param held whether the text was held to the form of calls, see [#held]
+    private MarkupReader(Markup markup, CallReader calls, boolean reasoning, boolean afterMarker, boolean held) {
         this.markup = markup;
-        inReasoning = markup.inReasoning();
+        inReasoning = held ? markup.thoughts() : markup.inReasoning();
+        protectsStrings = held ? markup.hasStrings() : markup.protectsStrings();
         inCall = markup.inCall();
         inValue = markup.inValue();
         this.calls = calls;
@@ -68,7 +71,13 @@ public final class MarkupReader implements ReplyReader {
             return ReplyReader.plain();
         }
         return new MarkupReader(
-                Markup.of(thinks, form), CallReader.of(form, ToolSchemas.of(tools), history), opened, thinks);
+                Markup.of(thinks, form), CallReader.of(form, ToolSchemas.of(tools), history), opened, thinks, false);
+    }
+
+    /// A reader for a text whose calls were held to their form: reasoning ends where it says so, and whatever a JSON string of
+    /// the arguments holds is that string, since no call can have been left open. Instead of this one, which has read nothing.
+    public ReplyReader held() {
+        return new MarkupReader(markup, calls, place == Place.REASONING, afterMarker, true);
     }
 
     @Override
@@ -180,7 +189,7 @@ public final class MarkupReader implements ReplyReader {
     private boolean scanCall() {
         while (at < buffer.length()) {
             char c = buffer.charAt(at);
-            if (markup.protectsStrings() && isInString(c)) {
+            if (protectsStrings && isInString(c)) {
                 at++;
                 continue;
             }

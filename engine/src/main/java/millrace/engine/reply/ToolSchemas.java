@@ -9,12 +9,12 @@ import java.util.TreeSet;
 import org.jspecify.annotations.Nullable;
 
 /// The tools that a prompt declares: their names, in order, and the schemas of their parameters.
-record ToolSchemas(Map<String, JsonNode> parameters) {
+public record ToolSchemas(Map<String, JsonNode> parameters) {
     /// Deeper than this, alternatives within alternatives are not looked at.
     private static final int MAX_ALTERNATIVES_DEPTH = 8;
 
     /// @param tools a JSON array as text; what is no tool in it is passed over
-    static ToolSchemas of(@Nullable String tools) {
+    public static ToolSchemas of(@Nullable String tools) {
         Map<String, JsonNode> all = new LinkedHashMap<>();
         JsonNode array = tools == null ? null : JsonText.parse(tools);
         if (array != null && array.isArray()) {
@@ -63,7 +63,7 @@ record ToolSchemas(Map<String, JsonNode> parameters) {
     }
 
     /// The JSON types that a parameter may have, as JSON Schema names them; empty where the schema does not say.
-    Set<String> types(String tool, String key) {
+    public Set<String> types(String tool, String key) {
         JsonNode schema = parameters.get(tool);
         Set<String> types = new TreeSet<>();
         if (schema != null) {

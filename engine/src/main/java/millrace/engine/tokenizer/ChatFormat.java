@@ -4,6 +4,8 @@ import java.util.List;
 import millrace.engine.ChatMessage;
 import millrace.engine.ChatOptions;
 import millrace.engine.ReplyReader;
+import millrace.engine.reply.CallSyntax;
+import org.jspecify.annotations.Nullable;
 
 /// How a generation of models wants a conversation written; built in as code, no template is ever executed.
 public sealed interface ChatFormat
@@ -20,6 +22,11 @@ public sealed interface ChatFormat
 
     /// A reader for what answers such a conversation.
     ReplyReader replies(List<ChatMessage> messages, ChatOptions options);
+
+    /// How calls of tools are written exactly; null where the format has none.
+    default @Nullable CallSyntax calls() {
+        return null;
+    }
 
     /// What an answer to such a conversation begins with.
     default Reasoning reasoning(ChatOptions options) {

@@ -7,6 +7,7 @@ import millrace.engine.ChatOptions;
 import millrace.engine.ReplyReader;
 import millrace.engine.ToolCall;
 import millrace.engine.reply.CallForm;
+import millrace.engine.reply.CallSyntax;
 import millrace.engine.reply.MarkupReader;
 import org.jspecify.annotations.Nullable;
 
@@ -79,6 +80,11 @@ enum ChatMlFormat implements ChatFormat {
     public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
         CallForm form = usesTools() ? CallForm.JSON : CallForm.NONE;
         return MarkupReader.of(this == QWEN_3, false, form, messages, options.tools());
+    }
+
+    @Override
+    public @Nullable CallSyntax calls() {
+        return usesTools() ? CallSyntax.json(this == QWEN_3) : null;
     }
 
     @Override

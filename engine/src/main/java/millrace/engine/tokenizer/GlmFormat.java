@@ -10,7 +10,9 @@ import millrace.engine.ChatOptions;
 import millrace.engine.ReplyReader;
 import millrace.engine.ToolCall;
 import millrace.engine.reply.CallForm;
+import millrace.engine.reply.CallSyntax;
 import millrace.engine.reply.MarkupReader;
+import org.jspecify.annotations.Nullable;
 
 /// The formats of GLM: no end of turn, the next role's marker ends it.
 enum GlmFormat implements ChatFormat {
@@ -76,6 +78,11 @@ enum GlmFormat implements ChatFormat {
     public ReplyReader replies(List<ChatMessage> messages, ChatOptions options) {
         boolean opened = options.addGenerationPrompt() && opening(Boolean.FALSE.equals(options.thinking())).endsWith("<think>");
         return MarkupReader.of(this != PLAIN, opened, this == PLAIN ? CallForm.NONE : CallForm.GLM, messages, options.tools());
+    }
+
+    @Override
+    public @Nullable CallSyntax calls() {
+        return this == PLAIN ? null : CallSyntax.glm(lineBreak);
     }
 
     @Override

@@ -8,6 +8,7 @@ import millrace.engine.ChatOptions;
 import millrace.engine.ReplyReader;
 import millrace.engine.ToolCall;
 import millrace.engine.reply.CallForm;
+import millrace.engine.reply.CallSyntax;
 import millrace.engine.reply.MarkupReader;
 import org.jspecify.annotations.Nullable;
 
@@ -76,6 +77,11 @@ enum KimiFormat implements ChatFormat {
         boolean off = this == K2_5 && Boolean.FALSE.equals(options.thinking());
         boolean opened = options.addGenerationPrompt() && typescript() && !off;
         return MarkupReader.of(thinks(), opened, this == PLAIN ? CallForm.NONE : CallForm.KIMI, messages, options.tools());
+    }
+
+    @Override
+    public @Nullable CallSyntax calls() {
+        return this == PLAIN ? null : CallSyntax.kimi(thinks());
     }
 
     @Override

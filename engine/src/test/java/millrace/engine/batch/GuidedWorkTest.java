@@ -29,7 +29,7 @@ class GuidedWorkTest {
     private static final List<Integer> PROMPT = List.of(1, 2, 3);
 
     private final TestVocabulary tokens = TestVocabulary.standard();
-    private final GuideEngine guides = new GuideEngine(tokens, tokens.vocabSize(), tokens.stops());
+    private final GuideEngine guides = new GuideEngine(tokens, tokens.vocabSize(), tokens.stops(), null);
 
     private static final class Heard implements GenerationListener {
         private final StringBuilder text = new StringBuilder();
@@ -157,7 +157,7 @@ class GuidedWorkTest {
     @Test
     void failsWhereNoTokenLeadsOn() {
         TestVocabulary odd = new TestVocabulary(false, List.of("{", "x"));
-        var with = new GuideEngine(odd, odd.vocabSize(), odd.stops());
+        var with = new GuideEngine(odd, odd.vocabSize(), odd.stops(), null);
         var guide = java.util.Objects.requireNonNull(with.guide(FORMAT));
         var request = GenerationRequest.greedy("r", new PromptInput.TokenIds(PROMPT), 20).withFormat(FORMAT);
         var heard = new Heard();

@@ -52,7 +52,7 @@ public final class GuideBenchmark {
         });
         int vocabulary = tokenizer.vocabSize();
         long begun = System.nanoTime();
-        GuideTokens tokens = new GuideTokens(tokenizer, vocabulary, Set.of());
+        GuideTokens tokens = new GuideTokens(tokenizer, vocabulary, Set.of(), null);
         double made = (System.nanoTime() - begun) / 1e6;
         Runtime runtime = Runtime.getRuntime();
         System.gc();
@@ -74,12 +74,12 @@ public final class GuideBenchmark {
         JsonNode parsed = new JsonMapper().readTree(DOCUMENT);
         System.out.printf("a document of %d members, %d tokens%n", parsed.size(), ids.length);
         for (var format : formats.entrySet()) {
-            GuideEngine engine = new GuideEngine(tokenizer, vocabulary, Set.of());
+            GuideEngine engine = new GuideEngine(tokenizer, vocabulary, Set.of(), null);
             long read = System.nanoTime();
             Guide guide = engine.guide(format.getValue());
             read = System.nanoTime() - read;
             walk(engine, guide, ids, null);
-            engine = new GuideEngine(tokenizer, vocabulary, Set.of());
+            engine = new GuideEngine(tokenizer, vocabulary, Set.of(), null);
             guide = engine.guide(format.getValue());
             double[] first = walk(engine, guide, ids, null);
             List<Double> mask = new ArrayList<>();

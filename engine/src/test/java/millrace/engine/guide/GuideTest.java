@@ -24,7 +24,7 @@ class GuideTest {
     private final GuideEngine engine = engine(vocabulary);
 
     private static GuideEngine engine(TestVocabulary vocabulary) {
-        return new GuideEngine(vocabulary, vocabulary.vocabSize(), vocabulary.stops());
+        return new GuideEngine(vocabulary, vocabulary.vocabSize(), vocabulary.stops(), null);
     }
 
     private GuideRun run(String schema) {

@@ -31,7 +31,7 @@ class GuideWalkTest {
             .build();
 
     private final TestVocabulary vocabulary = TestVocabulary.standard();
-    private final GuideEngine engine = new GuideEngine(vocabulary, vocabulary.vocabSize() + 5, vocabulary.stops());
+    private final GuideEngine engine = new GuideEngine(vocabulary, vocabulary.vocabSize() + 5, vocabulary.stops(), null);
 
     @Test
     void endsInValidDocumentsWhateverIsChosen() throws Exception {

@@ -16,6 +16,9 @@ import org.jspecify.annotations.Nullable;
 public final class TestVocabulary implements Tokenizer {
     public static final String END = "<end>";
     private static final List<String> MARKERS = List.of("<think>", "</think>", "<tool_call>", END);
+    private static final List<String> CALL_MARKERS = List.of("</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
+            "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
+            "<|tool_call_end|>");
     private static final List<String> PIECES = List.of(
             "{\"", "\":", "\": ", "\":\"", "\": \"", "\",\"", "\", \"", "\"}", "\"]", "\"},", "\"},{\"", "}}", "]}", "]]", "}]",
             ",", ", ", ",\n", ",\n  ", "{\n  ", "[\n", "\n\n", "\n    ", "  ", "   ", "\t", "true", "false", "null", "tr", "ue",
@@ -50,7 +53,9 @@ public final class TestVocabulary implements Tokenizer {
                 tokens.add(piece.getBytes(StandardCharsets.UTF_8));
             }
         }
-        for (String marker : MARKERS) {
+        List<String> markers = new ArrayList<>(bytes ? CALL_MARKERS : List.of());
+        markers.addAll(MARKERS);
+        for (String marker : markers) {
             added.put(marker, tokens.size());
             tokens.add(marker.getBytes(StandardCharsets.UTF_8));
         }
@@ -67,7 +72,7 @@ public final class TestVocabulary implements Tokenizer {
         int at = 0;
         while (at < bytes.length) {
             List<Integer> fitting = new ArrayList<>();
-            for (int id = 0; id < tokens.size() - MARKERS.size(); id++) {
+            for (int id = 0; id < tokens.size() - added.size(); id++) {
                 byte[] token = tokens.get(id);
                 if (at + token.length <= bytes.length
                         && Arrays.equals(token, 0, token.length, bytes, at, at + token.length)) {

@@ -31,7 +31,8 @@ final class AnswerOptions {
     @Option(
             names = "--tool-choice",
             paramLabel = "CHOICE",
-            description = "auto: the model may call the tools; none: it is not told of them (default: auto).")
+            description = "auto: the model may call the tools; none: it is not told of them; required: it calls some; or a JSON object that names"
+                    + " one, {\"type\":\"function\",\"function\":{\"name\":\"weather\"}} (default: auto).")
     @Nullable String toolChoice;
 
     @Option(

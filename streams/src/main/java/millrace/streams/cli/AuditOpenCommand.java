@@ -225,8 +225,8 @@ final class AuditOpenCommand implements Callable<Integer> {
         }
         items.add(item("stop strings", leaf.getStopCommit(), key, true, () -> Commitment.stopList(key(key), stop)));
         if (leaf.getGuideCommit() != null) {
-            String format = prompt.getResponseFormat() == null ? "" : prompt.getResponseFormat();
-            items.add(item("response format", leaf.getGuideCommit(), key, true, () -> Commitment.guide(key(key), format)));
+            String form = PromptText.guide(prompt);
+            items.add(item("response format", leaf.getGuideCommit(), key, true, () -> Commitment.guide(key(key), form)));
         }
     }
 

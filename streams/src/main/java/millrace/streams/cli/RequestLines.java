@@ -67,11 +67,19 @@ final class RequestLines {
     private static ResponseFormat format(JsonLines.Line line) {
         JsonNode format = line.value("response_format");
         try {
-            return format == null ? ResponseFormat.TEXT
+            ResponseFormat form = format == null ? ResponseFormat.TEXT
                     : ResponseFormat.parse(format.isTextual() ? format.textValue() : format.toString());
+            JsonNode tools = line.value("messages") == null ? null : line.value("tools");
+            return ResponseFormat.withTools(form, tools == null || tools.isEmpty() ? null : tools.toString(), choice(line));
         } catch (InvalidRequestException e) {
             throw line.problem(String.valueOf(e.getMessage()));
         }
+    }
+
+    /// The choice of a tool as text: a word, or an object's text.
+    private static @Nullable String choice(JsonLines.Line line) {
+        JsonNode choice = line.value("tool_choice");
+        return choice == null ? null : choice.isTextual() ? choice.textValue() : choice.toString();
     }
 
     /// Fields of the line that have no meaning here.
@@ -106,10 +114,7 @@ final class RequestLines {
         }
         Boolean thinking = line.flag("thinking");
         Boolean generate = line.flag("add_generation_prompt");
-        String choice = line.text("tool_choice");
-        if (choice != null && !choice.equals("auto") && !choice.equals("none")) {
-            throw line.problem("tool_choice: expected auto or none, got another text");
-        }
+        String choice = choice(line);
         return new ChatOptions(
                 tools == null || tools.isEmpty() || "none".equals(choice) ? null : tools.toString(),
                 thinking == null ? line.flag("enable_thinking") : thinking,

@@ -54,8 +54,9 @@ public final class Bodies {
         List<Message> messages = Messages.read(body.array("messages"));
         Chat chat = new Chat(
                 Messages.tools(body), toolChoice(body), thinking(body), effort(body), responseFormat(body), chatLogprobs(body));
-        if (Boolean.FALSE.equals(body.flag("parallel_tool_calls"))) {
-            throw ApiException.unsupported("parallel_tool_calls", "the number of calls is the model's choice");
+        boolean named = chat.toolChoice() != null && chat.toolChoice().startsWith("{");
+        if (Boolean.FALSE.equals(body.flag("parallel_tool_calls")) && !named) {
+            throw ApiException.unsupported("parallel_tool_calls", "the number of calls is the model's choice, unless tool_choice names a function");
         }
         body.refuse("functions", "it was replaced by tools");
         body.refuse("function_call", "it was replaced by tool_choice");
@@ -229,12 +230,20 @@ public final class Bodies {
         if (choice == null) {
             return null;
         }
-        String text = choice.isTextual() ? choice.textValue() : "a function";
-        if (text.equals("auto") || text.equals("none")) {
-            return text;
+        if (choice.isTextual() && Set.of("auto", "none", "required").contains(choice.textValue())) {
+            return choice.textValue();
         }
-        throw ApiException.invalid("unsupported_value", "tool_choice", "tool_choice: expected auto or none, got "
-                + Fields.cut(text) + "; a call cannot be forced");
+        if (choice.isObject()) {
+            Fields named = Fields.of(choice, "tool_choice");
+            Messages.requireFunction(named);
+            Fields function = Messages.requiredFunction(named);
+            function.requiredText("name");
+            function.refuseTheRest();
+            named.refuseTheRest();
+            return Json.write(choice);
+        }
+        throw ApiException.invalid("unsupported_value", "tool_choice", "tool_choice: expected auto, none, required or a function, got "
+                + Fields.cut(choice.isTextual() ? choice.textValue() : "something else"));
     }
 
     /// `thinking` as a flag or in the form of the model makers, or what a chat template would be given.

@@ -94,7 +94,7 @@ final class Messages {
         return calls;
     }
 
-    private static void requireFunction(Fields fields) {
+    static void requireFunction(Fields fields) {
         String type = fields.text("type");
         if (type != null && !type.equals("function")) {
             throw ApiException.invalid("unsupported_value", fields.path("type"),
@@ -102,7 +102,7 @@ final class Messages {
         }
     }
 
-    private static Fields requiredFunction(Fields fields) {
+    static Fields requiredFunction(Fields fields) {
         Fields function = fields.fields("function");
         if (function == null) {
             throw ApiException.missing(fields.path("function"), "an object");
@@ -123,9 +123,7 @@ final class Messages {
             function.requiredText("name");
             function.text("description");
             function.object("parameters");
-            if (Boolean.TRUE.equals(function.flag("strict"))) {
-                throw ApiException.unsupported(function.path("strict"), "calls are read from what the model writes, not forced by a grammar");
-            }
+            function.flag("strict");
             function.refuseTheRest();
             tool.refuseTheRest();
         }

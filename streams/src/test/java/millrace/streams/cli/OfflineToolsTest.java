@@ -319,7 +319,7 @@ class OfflineToolsTest {
         refusedLine("generate", "{\"prompt\":\"x\",\"logprobs\":21}", "line 1: logprobs: expected 0 to 20, got 21");
         refusedLine("generate", "{\"prompt\":\"x\",\"response_format\":{\"type\":\"xml\"}}",
                 "line 1: response_format.type: expected text, json_object or json_schema, got \"xml\"; see docs/formats.md");
-        refusedLine("generate", "{\"messages\":[],\"tool_choice\":\"any\"}", "line 1: tool_choice: expected auto or none, got another text");
+        refusedLine("generate", "{\"messages\":[],\"tool_choice\":\"any\"}", "line 1: tool_choice: expected auto, none, required, or {");
         refusedLine("generate", "{\"messages\":[{\"content\":\"x\"}]}", "line 1: message 0: role: expected a string, got nothing");
         refusedLine("logits", "{\"id\":1,\"ids\":[1,2.5]}", "line 1: ids: expected whole numbers of 32 bits, got the number 2.5 as id 1");
         refusedLine("logits", "{\"id\":1}", "line 1: ids: expected an array of token ids, got nothing");

@@ -32,9 +32,9 @@ class BodiesTest {
         "\"store\":true | store | unsupported_parameter",
         "\"service_tier\":\"flex\" | service_tier | unsupported_value",
         "\"parallel_tool_calls\":false | parallel_tool_calls | unsupported_parameter",
-        "\"tool_choice\":\"required\" | tool_choice | unsupported_value",
+        "\"tool_choice\":\"any\" | tool_choice | unsupported_value",
         "\"tool_choice\":\"auto\" | tool_choice | invalid_value",
-        "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}] | tools[0].function.strict | unsupported_parameter",
+        "\"tool_choice\":{\"type\":\"function\"} | tool_choice.function | missing_required_parameter",
         "\"tools\":[{\"type\":\"custom\",\"custom\":{}}] | tools[0].type | unsupported_value",
         "\"functions\":[] | functions | unsupported_parameter",
         "\"verbosity\":\"low\" | verbosity | unsupported_parameter",
@@ -80,6 +80,16 @@ class BodiesTest {
         "\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\",\"function\":{\"name\":\"f\"}}]}] | messages[0].tool_calls[0].function.arguments"})
     void aMessageIsRefusedByItsPath(String fields, String param) {
         assertThat(refusal(fields).param()).isEqualTo(param);
+    }
+
+    @Test
+    void callsCanBeRequired() {
+        String tools = ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"strict\":true}}]";
+        InferenceRequest required = chat(HELLO + tools + ",\"tool_choice\":\"required\"");
+        assertThat(required.toolChoice()).isEqualTo("required");
+        assertThat(required.tools()).contains("\"strict\":true");
+        String named = "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}";
+        assertThat(chat(HELLO + tools + ",\"parallel_tool_calls\":false,\"tool_choice\":" + named).toolChoice()).isEqualTo(named);
     }
 
     @Test
