@@ -8,14 +8,12 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import millrace.schemas.AttestationRecord;
 import millrace.streams.drill.DrillLoad;
-import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.registry.AvroDecoder;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.Assumptions;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.condition.EnabledIf;
 import org.junit.jupiter.api.condition.EnabledIfSystemProperty;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.CleanupMode;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.Logger;
@@ -23,6 +21,7 @@ import org.slf4j.LoggerFactory;
 
 /// The wall clock of an instance is set forward and back under load; only with `-Pdrills`, and where libfaketime is installed.
 @EnabledIfSystemProperty(named = "millrace.drills", matches = "all|true")
+@EnabledIf(value = "millrace.streams.FakeClock#isInstalled", disabledReason = "libfaketime is not installed (Debian: apt install faketime)")
 @Timeout(value = 10, unit = TimeUnit.MINUTES)
 class ClockDrillsIT {
     private static final Logger LOG = LoggerFactory.getLogger(ClockDrillsIT.class);
@@ -31,20 +30,8 @@ class ClockDrillsIT {
     @TempDir(cleanup = CleanupMode.NEVER)
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        Assumptions.assumeTrue(FakeClock.library().isPresent(), "libfaketime is not installed (Debian: apt install faketime)");
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        if (cluster != null) {
-            cluster.close();
-        }
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     @Test
     void forwardAndBack() throws Exception {

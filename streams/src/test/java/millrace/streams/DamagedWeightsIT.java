@@ -24,11 +24,9 @@ import millrace.schemas.Completion;
 import millrace.schemas.Prompt;
 import millrace.schemas.Sampling;
 import millrace.schemas.Schemas;
-import millrace.streams.embedded.EmbeddedCluster;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.TempDir;
 
 /// Weights are damaged under a service with a real model: no answer that is handed on afterwards is wrong, and those that
@@ -41,17 +39,8 @@ class DamagedWeightsIT {
     @TempDir
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static ServiceConfig config(String name) {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());

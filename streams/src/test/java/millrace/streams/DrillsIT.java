@@ -10,16 +10,14 @@ import java.util.concurrent.TimeUnit;
 import millrace.streams.drill.DrillLoad;
 import millrace.streams.drill.DrillReport;
 import millrace.streams.drill.DrillSettings;
-import millrace.streams.embedded.EmbeddedCluster;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.jspecify.annotations.Nullable;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledIfSystemProperty;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.CleanupMode;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.Logger;
@@ -36,17 +34,8 @@ class DrillsIT {
 
     private static final Logger LOG = LoggerFactory.getLogger(DrillsIT.class);
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static DrillScene scene(String name, Map<String, String> own) {
         return new DrillScene(directory, name, cluster.serviceConfig(), own).withTopics();

@@ -25,10 +25,8 @@ import millrace.schemas.Completion;
 import millrace.schemas.Prompt;
 import millrace.schemas.Sampling;
 import millrace.schemas.Schemas;
-import millrace.streams.embedded.EmbeddedCluster;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -43,17 +41,8 @@ class EngineFaultIT {
     @TempDir
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static ServiceConfig config(String name) {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());

@@ -31,6 +31,11 @@ final class FakeClock {
         return Stream.of(WHERE).map(folder -> folder.resolve("libfaketimeMT.so.1")).filter(Files::isReadable).findFirst();
     }
 
+    /// A condition of tests.
+    static boolean isInstalled() {
+        return library().isPresent();
+    }
+
     /// Sets the clock so much before or behind the right time; the process sees it within a second.
     void set(Duration ahead) {
         try {

@@ -30,14 +30,12 @@ import millrace.streams.client.ClientConfig;
 import millrace.streams.client.DeltaListener;
 import millrace.streams.client.MillraceClient;
 import millrace.streams.client.PendingAnswer;
-import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.registry.AvroDecoder;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.TempDir;
 import picocli.CommandLine;
 
@@ -49,17 +47,8 @@ class PreviewsIT {
     @TempDir
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static ServiceConfig config(String name) {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());

@@ -12,13 +12,11 @@ import java.util.function.BooleanSupplier;
 import java.util.stream.IntStream;
 import millrace.streams.drill.DrillLoad;
 import millrace.streams.drill.DrillReport;
-import millrace.streams.embedded.EmbeddedCluster;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.internals.RecordHeaders;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -34,17 +32,8 @@ class RegistryOutageIT {
     @TempDir
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static DrillScene scene(String name) {
         return new DrillScene(directory, name, cluster.serviceConfig(), Map.of("topics.partitions", "2")).withTopics();

@@ -27,14 +27,12 @@ import millrace.streams.bench.NoOpEngine;
 import millrace.streams.drill.DrillLoad;
 import millrace.streams.drill.DrillReport;
 import millrace.streams.drill.DrillSettings;
-import millrace.streams.embedded.EmbeddedCluster;
 import millrace.streams.registry.AvroDecoder;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.header.internals.RecordHeaders;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.TempDir;
 
 /// Several instances of one application id share its partitions, and hand them over when one of them goes.
@@ -47,17 +45,8 @@ class ScaleOutIT {
     @TempDir
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static ServiceConfig config(String name, String instance, Map<String, String> own) {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());

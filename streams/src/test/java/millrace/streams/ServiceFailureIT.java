@@ -19,12 +19,10 @@ import millrace.engine.TextEngine;
 import millrace.integrity.NoteVerifier;
 import millrace.schemas.Prompt;
 import millrace.streams.bench.NoOpEngine;
-import millrace.streams.embedded.EmbeddedCluster;
 import org.jspecify.annotations.Nullable;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.TempDir;
 
 /// What the service does when a part of it breaks while it serves.
@@ -35,17 +33,8 @@ class ServiceFailureIT {
     @TempDir
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static ServiceConfig config(String name) {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());

@@ -20,12 +20,10 @@ import java.util.stream.Stream;
 import millrace.integrity.NoteVerifier;
 import millrace.schemas.Prompt;
 import millrace.streams.bench.NoOpEngine;
-import millrace.streams.embedded.EmbeddedCluster;
-import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.Assumptions;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.extension.RegisterExtension;
 import org.junit.jupiter.api.io.TempDir;
 
 /// The directory of the stores is damaged, deleted or full: no prompt is lost for it, and none is answered twice.
@@ -38,17 +36,8 @@ class StateDirIT {
     @TempDir
     private static Path directory;
 
-    private static EmbeddedCluster cluster;
-
-    @BeforeAll
-    static void start() {
-        cluster = EmbeddedCluster.ephemeral();
-    }
-
-    @AfterAll
-    static void stop() {
-        cluster.close();
-    }
+    @RegisterExtension
+    private static final OwnCluster cluster = new OwnCluster();
 
     private static ServiceConfig config(String name) {
         Map<String, String> settings = new HashMap<>(cluster.serviceConfig());
