@@ -10,6 +10,7 @@ import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 import millrace.streams.drill.DrillLoad;
 import millrace.streams.drill.DrillReport;
+import millrace.streams.drill.DrillSettings;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.junit.jupiter.api.Timeout;
@@ -54,8 +55,9 @@ class StandbyDrillsIT {
             scene.start("one");
             scene.start("two");
             scene.awaitReady();
+            spread(scene, name);
             try (DrillLoad load = scene.load(10)) {
-                awaitWorkOfBoth(load);
+                ClusterClient.sleep(5_000);
                 scene.instance("two").kill();
                 ClusterClient.sleep(SESSION_MS + 15_000);
                 DrillReport report = scene.conclude(load);
@@ -64,14 +66,18 @@ class StandbyDrillsIT {
         }
     }
 
-    /// An instance with much to restore gets its partitions when it has: until then they stay where they are.
-    private static void awaitWorkOfBoth(DrillLoad load) {
-        long until = System.nanoTime() + Duration.ofMinutes(4).toNanos();
-        while (load.soFar().leavesByInstance().size() < 2) {
-            assertThat(System.nanoTime()).as("both have work").isLessThan(until);
-            ClusterClient.sleep(500);
+    /// Until both have work: an instance with much to restore gets its partitions when it has, at a look once a minute here. With a
+    /// load of its own, so that what is measured later is the kill alone.
+    private static void spread(DrillScene scene, String name) throws InterruptedException {
+        try (DrillLoad load = scene.load(DrillSettings.of(name + "-first", 10))) {
+            long until = System.nanoTime() + Duration.ofMinutes(5).toNanos();
+            while (load.soFar().leavesByInstance().size() < 2) {
+                assertThat(System.nanoTime()).as("both have work").isLessThan(until);
+                ClusterClient.sleep(500);
+            }
+            assertThat(load.finish(Duration.ofMinutes(2)).isWell()).isTrue();
         }
-        // And until a second copy has been made of what has moved.
+        // Until a second copy has been made of what has moved.
         ClusterClient.sleep(10_000);
     }
 
