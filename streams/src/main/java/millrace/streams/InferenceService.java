@@ -9,13 +9,11 @@ import java.time.Clock;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Deque;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
-import millrace.engine.Device;
 import millrace.engine.ModelCard;
 import millrace.engine.TextEngine;
 import millrace.integrity.NoteSigner;
@@ -388,11 +386,15 @@ public final class InferenceService implements AutoCloseable {
     public @Nullable Throwable run() throws InterruptedException {
         long pauseMs = 1_000;
         long lastFailureNanos = System.nanoTime();
+        EndWatch ends = new EndWatch(Ticker.SYSTEM, new KafkaClients(config)::clusterAnswers);
         while (!stopping && fatal.get() == null) {
             synchronized (changed) {
                 changed.wait(1_000);
             }
             KafkaStreams.State state = streams.get().state();
+            if (!stopping && ends.isStuck(state)) {
+                fail(EndWatch.stuck());
+            }
             if (!stopping && fatal.get() == null && (state == KafkaStreams.State.ERROR || state == KafkaStreams.State.NOT_RUNNING)) {
                 if (System.nanoTime() - lastFailureNanos > Duration.ofMinutes(5).toNanos()) {
                     pauseMs = 1_000;
@@ -431,19 +433,7 @@ public final class InferenceService implements AutoCloseable {
                 Map.of("streams", isServing(), "engine", alive && engine.failure() == null,
                         "integrity", engine.admitting(), "checkpoints", logs.areSigned(), "accepting", !stopping),
                 Map.of("started", started),
-                Map.of("engine", engineData(engine.card())));
-    }
-
-    private static Map<String, String> engineData(ModelCard card) {
-        Device device = card.device();
-        Map<String, String> data = new LinkedHashMap<>(Map.of("backend", card.backend()));
-        data.put("profile", card.profile());
-        if (!device.isProcessor()) {
-            data.put("device", device.name());
-            data.put("capability", device.capability());
-            data.put("standin", Boolean.toString(device.standIn()));
-        }
-        return data;
+                Map.of("engine", ServiceFacts.ofEngine(engine.card())));
     }
 
     public ModelCard card() {

@@ -3,6 +3,9 @@ package millrace.streams;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.kafka.clients.NetworkClient;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
@@ -42,6 +45,19 @@ public final class KafkaClients {
         Map<String, Object> properties = plain();
         properties.putIfAbsent(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, 30_000);
         return Admin.create(properties);
+    }
+
+    /// Whether the cluster answers within some seconds.
+    boolean clusterAnswers() {
+        try (Admin admin = admin()) {
+            admin.describeCluster().clusterId().get(10, TimeUnit.SECONDS);
+            return true;
+        } catch (ExecutionException | TimeoutException e) {
+            return false;
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
     }
 
     /// A consumer that sees committed records only and keeps no group state.

@@ -2,6 +2,7 @@ package millrace.streams;
 
 import java.util.LinkedHashMap;
 import java.util.Map;
+import millrace.engine.Device;
 import millrace.engine.ModelCard;
 
 /// What serves, in words for people.
@@ -36,5 +37,18 @@ final class ServiceFacts {
         facts.put("Audit log", config.string("topics.audit"));
         facts.put("Audit key", vkey);
         return facts;
+    }
+
+    /// What computes, for a probe.
+    static Map<String, String> ofEngine(ModelCard card) {
+        Device device = card.device();
+        Map<String, String> data = new LinkedHashMap<>(Map.of("backend", card.backend()));
+        data.put("profile", card.profile());
+        if (!device.isProcessor()) {
+            data.put("device", device.name());
+            data.put("capability", device.capability());
+            data.put("standin", Boolean.toString(device.standIn()));
+        }
+        return data;
     }
 }
