@@ -261,7 +261,7 @@ public final class InferenceService implements AutoCloseable {
     }
 
     private void gauges() {
-        ServiceMeters.bind(metrics, engine, instanceId, attest.attestations().verifyMode(), this::isServing);
+        ServiceMeters.bind(metrics, config, engine, instanceId, attest.attestations().verifyMode(), this::isServing);
         own(ServiceMeters.bindProcess(meters));
     }
 

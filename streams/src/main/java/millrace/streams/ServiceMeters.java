@@ -6,6 +6,7 @@ import io.micrometer.core.instrument.binder.jvm.JvmMemoryMetrics;
 import io.micrometer.core.instrument.binder.jvm.JvmThreadMetrics;
 import io.micrometer.core.instrument.binder.system.ProcessorMetrics;
 import io.micrometer.core.instrument.binder.system.UptimeMetrics;
+import java.time.Clock;
 import java.util.function.BooleanSupplier;
 import millrace.engine.Device;
 import millrace.engine.ModelCard;
@@ -16,13 +17,15 @@ import millrace.engine.TextEngine;
 final class ServiceMeters {
     private ServiceMeters() {}
 
-    static void bind(ServiceMetrics metrics, TextEngine engine, String instanceId, String verifyMode, BooleanSupplier serving) {
+    static void bind(
+            ServiceMetrics metrics, ServiceConfig config, TextEngine engine, String instanceId, String verifyMode, BooleanSupplier serving) {
         ModelCard card = engine.card();
         metrics.serves(card.name());
         metrics.fact("millrace.info", "version", Versions.millrace(), "instance", instanceId, "model", card.name(),
                 "backend", card.backend(), "profile", card.profile(), "weight_format", card.weightFormat(),
                 "kv_format", card.kvFormat(), "speculation", card.speculation().id());
         metrics.gauge("millrace.up", () -> serving.getAsBoolean() ? 1 : 0);
+        metrics.gauge("millrace.kafka.certificate.expiry.seconds", new ClientCertificate(config.kafka(), Clock.systemUTC())::secondsLeft);
         metrics.gauge("millrace.inflight", engine::load);
         metrics.gauge("millrace.kv.capacity.tokens", () -> engine.card().kvCapacityTokens());
         metrics.gauge("millrace.kv.pages", () -> engine.stats().kvPages());
