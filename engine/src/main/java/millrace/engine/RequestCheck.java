@@ -42,7 +42,8 @@ final class RequestCheck {
         }
         stop(request.stop());
         if (!(request.format() instanceof ResponseFormat.Text) && !request.stop().isEmpty()) {
-            throw new InvalidRequestException("GUIDE_STOP", "stop: expected no strings beside response_format or calls that are held to a form, got "
+            throw new InvalidRequestException("GUIDE_STOP", "stop: expected no strings beside "
+                    + (request.format() instanceof ResponseFormat.Calls ? "calls that are held to a form" : "response_format") + ", got "
                     + request.stop().size() + "; leave them out, a document ends where it is whole");
         }
         switch (request.input()) {
