@@ -14,6 +14,7 @@ import millrace.engine.kernel.cuda.CudaKernels;
 import millrace.engine.kernel.cuda.ShuffledStandIn;
 import millrace.engine.kernel.cuda.StandIn;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -112,6 +113,27 @@ class CudaEngineTest {
             List<GenerationResult> preempted = run(engine, requests);
             assertThat(answers(preempted)).as("three at a time, in chunks of 5, with preemptions").isEqualTo(alone);
             assertThat(preempted.stream().mapToInt(result -> result.transcript().recomputedSteps()).sum()).isPositive();
+        }
+    }
+
+    /// Whoever asks for log probabilities has its rows on the host, and the sampler choose there; all others have theirs drawn.
+    @Test
+    void tokensThatTheDeviceDrawsAreTheHosts() throws IOException {
+        var random = new SplittableRandom(12);
+        List<GenerationRequest> drawn = IntStream.range(0, 9).mapToObj(i -> {
+            List<Integer> ids = random.ints(1 + random.nextInt(22), 0, 2048).boxed().toList();
+            var sampling = new Sampling(
+                    i == 8 ? 0 : 0.5f + 0.2f * i, i % 2 == 0 ? 0.9f : 1, i % 3 == 0 ? 0 : 40, i % 4 == 3 ? 0.02f : 0,
+                    i % 5 == 0 ? 1.15f : 1, random.nextLong());
+            return new GenerationRequest("r" + i, new PromptInput.TokenIds(ids), sampling, 20, List.of(), Long.MAX_VALUE, 0);
+        }).toList();
+        List<GenerationRequest> chosen = drawn.stream().map(r -> new GenerationRequest(r.id(), r.input(), r.sampling(),
+                r.maxNewTokens(), r.stop(), r.deadlineMs(), r.priority(), r.cacheSalt(), 2, r.format())).toList();
+        try (Engine engine = Engine.open(config("glm4_moe", KvFormat.INT8, 9, 64, 200))) {
+            List<Answer> host = answers(run(engine, chosen));
+            assertThat(answers(run(engine, drawn))).isEqualTo(host);
+            List<GenerationRequest> mixed = IntStream.range(0, 9).mapToObj(i -> (i % 2 == 0 ? drawn : chosen).get(i)).toList();
+            assertThat(answers(run(engine, mixed))).as("beside one another").isEqualTo(host);
         }
     }
 

@@ -8,6 +8,7 @@ import millrace.engine.FinishReason;
 import millrace.engine.GenerationListener;
 import millrace.engine.GenerationRequest;
 import millrace.engine.GenerationResult;
+import millrace.engine.Sampling;
 import millrace.engine.Timings;
 import millrace.engine.Transcript;
 import millrace.engine.Usage;
@@ -85,14 +86,23 @@ final class GenerationWork implements Work {
     }
 
     @Override
+    public @Nullable Sampling drawn() {
+        return logprobs == null && !choice.guided() ? request.sampling() : null;
+    }
+
+    @Override
     public Outcome accept(Sequence sequence, int position, float[] logits, int offset) {
         String problem = check.problem(logits, offset, digests.every() > 0);
         if (problem != null) {
             sequence.problem = problem;
             return Outcome.UNSOUND;
         }
-        int token = choice.choose(
-                logits, offset, check.best(), sequence.tokens(), sequence.length(), sequence.generated());
+        int token = check.drawn();
+        if (token == Choice.NONE) {
+            check.bring();
+            token = choice.choose(
+                    logits, offset, check.best(), sequence.tokens(), sequence.length(), sequence.generated());
+        }
         if (token == Choice.NONE) {
             return failed(sequence);
         }

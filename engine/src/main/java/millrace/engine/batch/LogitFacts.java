@@ -14,4 +14,22 @@ public interface LogitFacts {
 
     /// Bits of the largest logit.
     int bestBits(int row);
+
+    /// The token that was drawn from the row as the step's plan asks, [StepPlan#draw]; [Choice#NONE] if whoever asks is to choose.
+    default int drawn(int row) {
+        return Choice.NONE;
+    }
+
+    /// Whether the row stands among the logits. Otherwise its numbers are where they were computed, until [#bring].
+    default boolean here(int row) {
+        return true;
+    }
+
+    /// CRC-32C of a row that is not here.
+    default int checksum(int row) {
+        throw new UnsupportedOperationException("every row is here");
+    }
+
+    /// Puts a row among the logits if it is not there.
+    default void bring(int row) {}
 }

@@ -6,6 +6,7 @@ import java.nio.FloatBuffer;
 import java.nio.IntBuffer;
 import java.util.function.IntConsumer;
 import java.util.zip.CRC32C;
+import millrace.engine.format.CrcShift;
 import org.jspecify.annotations.Nullable;
 
 /// Reads a row of logits once, before anything is made of it: what is wrong with it, its digest, and its largest number.
@@ -44,6 +45,10 @@ final class LogitsCheck {
     private boolean digesting;
     private float largest;
     private int best;
+
+    /// Whether the largest stands there, and not behind it.
+    private boolean exact;
+
     private int checksum;
 
     /// @param bound the largest absolute value that a logit can have
@@ -91,15 +96,31 @@ final class LogitsCheck {
         if (facts == null) {
             return look();
         }
-        if (digest) {
-            look();
-        }
         int number = from / vocabSize;
+        boolean here = facts.here(number);
+        if (digest && here) {
+            look();
+        } else if (digest) {
+            checksum = facts.checksum(number);
+        }
         String known = verdict(facts.largest(number), facts.differing(number));
         best = facts.best(number);
-        boolean same = known != null || Float.floatToRawIntBits(row[from + best]) == facts.bestBits(number);
-        largest = known == null ? row[from + best] : 0;
+        largest = Float.intBitsToFloat(facts.bestBits(number));
+        exact = true;
+        boolean same = known != null || !here || Float.floatToRawIntBits(row[from + best]) == facts.bestBits(number);
         return same ? known : "copy";
+    }
+
+    /// The token that was drawn already from the row that was read last, which is sound; [Choice#NONE] for none.
+    int drawn() {
+        return facts == null ? Choice.NONE : facts.drawn(offset / vocabSize);
+    }
+
+    /// Has the row that was read last stand where it was read.
+    void bring() {
+        if (facts != null) {
+            facts.bring(offset / vocabSize);
+        }
     }
 
     private @Nullable String look() {
@@ -123,6 +144,7 @@ final class LogitsCheck {
             }
         }
         largest = most;
+        exact = false;
         return verdict(magnitude, differing);
     }
 
@@ -141,7 +163,7 @@ final class LogitsCheck {
     int best() {
         float[] row = logits;
         int at = offset + best;
-        while (row[at] != largest) {
+        while (!exact && row[at] != largest) {
             at++;
         }
         return at - offset;

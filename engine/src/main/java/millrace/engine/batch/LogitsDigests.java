@@ -2,6 +2,7 @@ package millrace.engine.batch;
 
 import java.util.ArrayList;
 import java.util.List;
+import millrace.engine.format.CrcShift;
 
 /// Digests of the logits that one sequence's generated tokens were chosen from: CRC-32C over the rows of so many tokens each,
 /// the last over what remains. It depends on nothing but the bits of the logits.

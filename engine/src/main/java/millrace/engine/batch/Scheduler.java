@@ -8,6 +8,7 @@ import millrace.engine.DraftStats;
 import millrace.engine.FinishReason;
 import millrace.engine.IntegrityConfig;
 import millrace.engine.IntegrityLedger;
+import millrace.engine.Sampling;
 import millrace.engine.Speculation;
 import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
@@ -435,6 +436,10 @@ final class Scheduler {
         }
         planned[plan.segmentCount()] = sequence;
         plan.add(pages(sequence), sequence.tokens(), sequence.computed, rows, sequence.computed, wanted);
+        Sampling sampling = wanted == StepPlan.Logits.NONE ? null : sequence.work.drawn();
+        if (sampling != null) {
+            plan.draw(sampling, sequence.tokens(), sequence.length(), sequence.generated());
+        }
     }
 
     private static PageTable pages(Sequence sequence) {

@@ -2,6 +2,7 @@ package millrace.engine.batch;
 
 import java.util.Arrays;
 import java.util.Objects;
+import millrace.engine.Sampling;
 import millrace.engine.kv.PageTable;
 import org.jspecify.annotations.Nullable;
 
@@ -27,6 +28,8 @@ public final class StepPlan {
         ALL
     }
 
+    private static final int[] NO_TOKENS = {};
+
     private final @Nullable PageTable[] pages;
     private final int[] firstRow;
     private final int[] rows;
@@ -34,6 +37,10 @@ public final class StepPlan {
     private final Logits[] wanted;
     private final int[] token;
     private final int[] position;
+    private final @Nullable Sampling[] samplings;
+    private final int[][] tokensBefore;
+    private final int[] lengths;
+    private final long[] steps;
     private int segments;
     private int rowCount;
     private int logitRows;
@@ -46,11 +53,17 @@ public final class StepPlan {
         wanted = new Logits[maxSegments];
         token = new int[maxRows];
         position = new int[maxRows];
+        samplings = new Sampling[maxRows];
+        tokensBefore = new int[maxRows][];
+        lengths = new int[maxRows];
+        steps = new long[maxRows];
     }
 
     /// Empties the plan and lets go of its page tables.
     public void clear() {
         Arrays.fill(pages, 0, segments, null);
+        Arrays.fill(samplings, 0, logitRows, null);
+        Arrays.fill(tokensBefore, 0, logitRows, NO_TOKENS);
         segments = 0;
         rowCount = 0;
         logitRows = 0;
@@ -82,6 +95,41 @@ public final class StepPlan {
             case LAST -> 1;
             case ALL -> count;
         };
+    }
+
+    /// Says how the tokens of the last segment's logits are chosen: whoever computes them may do that, too.
+    ///
+    /// @param tokens of the sequence, `length` before the first of them, then one more before each further row
+    /// @param step index of the first token among the generated ones
+    public void draw(Sampling sampling, int[] tokens, int length, long step) {
+        int s = segments - 1;
+        int n = wanted[s] == Logits.ALL ? rows[s] : wanted[s] == Logits.LAST ? 1 : 0;
+        for (int i = 0; i < n; i++) {
+            int row = logitRows - n + i;
+            samplings[row] = sampling;
+            tokensBefore[row] = tokens;
+            lengths[row] = length + i;
+            steps[row] = step + i;
+        }
+    }
+
+    /// How the token of a row of logits is chosen; null if that is for whoever gets the logits.
+    public @Nullable Sampling sampling(int logitRow) {
+        return samplings[logitRow];
+    }
+
+    /// The tokens before that of a row of logits, [#length] of them. Not a copy.
+    public int[] tokensBefore(int logitRow) {
+        return tokensBefore[logitRow];
+    }
+
+    public int length(int logitRow) {
+        return lengths[logitRow];
+    }
+
+    /// Index of its token among the generated ones.
+    public long step(int logitRow) {
+        return steps[logitRow];
     }
 
     public int segmentCount() {

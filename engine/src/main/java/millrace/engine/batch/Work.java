@@ -1,6 +1,7 @@
 package millrace.engine.batch;
 
 import millrace.engine.FinishReason;
+import millrace.engine.Sampling;
 import org.jspecify.annotations.Nullable;
 
 /// What becomes of a sequence's logits. The scheduler decides when a sequence runs, its work decides what for.
@@ -9,6 +10,12 @@ import org.jspecify.annotations.Nullable;
 interface Work {
     /// Which of the rows that have not been delivered yet are wanted: `LAST` (of all tokens) or `ALL`.
     StepPlan.Logits wanted();
+
+    /// How each row's token is chosen, if nothing but that token is made of a row: then it may be drawn where the row lies, and
+    /// [LogitFacts#drawn] says it. Null for all others.
+    default @Nullable Sampling drawn() {
+        return null;
+    }
 
     /// Takes the logits of one position, `logits[offset … offset + vocabSize)`, valid during the call.
     Outcome accept(Sequence sequence, int position, float[] logits, int offset);

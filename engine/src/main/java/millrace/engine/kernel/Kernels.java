@@ -317,7 +317,8 @@ public interface Kernels extends AutoCloseable {
         return null;
     }
 
-    /// Finds out of each row whether its numbers are finite and how large, whether they differ, and which is the largest.
+    /// Finds out of each row whether its numbers are finite and how large, whether they differ, which is the largest, and its
+    /// checksum.
     ///
     /// @param facts of [#facts], for rows of this width
     default void inspect(RowFacts facts, Rows x, int rows) {
@@ -329,9 +330,10 @@ public interface Kernels extends AutoCloseable {
         throw new UnsupportedOperationException("these kernels give no room for facts");
     }
 
-    /// Brings the first rows of two matrices, and what is known of them, to the host, and waits only once.
+    /// Brings the first rows of two matrices, and what is known of them, to the host, and waits only once. Rows of the first
+    /// whose tokens are drawn by [RowFacts#draws] stay where they are, until [#bring].
     ///
-    /// @param facts null for none
+    /// @param facts of the first matrix; null for none
     default void fetch(Rows first, Rows second, @Nullable RowFacts facts, int rows) {
         fetch(first, rows);
         fetch(second, rows);
@@ -339,6 +341,11 @@ public interface Kernels extends AutoCloseable {
             fetch(facts, rows);
         }
     }
+
+    /// Brings a row that stayed where it was to the host; waits for that. Nothing has been written to it since.
+    ///
+    /// @param facts of the rows
+    default void bring(Rows rows, RowFacts facts, int row) {}
 
     // --------------------------------------------------------------------------------------------- mixtures of experts
 

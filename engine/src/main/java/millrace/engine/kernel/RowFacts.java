@@ -8,6 +8,8 @@ public final class RowFacts {
     private final int[] differing;
     private final int[] best;
     private final int[] bestBits;
+    private final int[] checksums;
+    private final Draws draws;
 
     /// @param maxRows the most rows of a step
     /// @param width numbers of a row
@@ -17,6 +19,8 @@ public final class RowFacts {
         differing = new int[maxRows];
         best = new int[maxRows];
         bestBits = new int[maxRows];
+        checksums = new int[maxRows];
+        draws = new Draws(maxRows);
     }
 
     /// Numbers of a row.
@@ -47,6 +51,21 @@ public final class RowFacts {
     /// Bits of the largest number.
     public int bestBits(int row) {
         return bestBits[row];
+    }
+
+    /// CRC-32C of the row, its numbers as binary32, little-endian.
+    public int checksum(int row) {
+        return checksums[row];
+    }
+
+    /// Says the checksum of a whole row.
+    public void checksum(int row, int value) {
+        checksums[row] = value;
+    }
+
+    /// What is drawn from the rows.
+    public Draws draws() {
+        return draws;
     }
 
     /// Forgets what is known of a row, before its parts are added.

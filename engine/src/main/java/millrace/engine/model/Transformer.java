@@ -53,7 +53,7 @@ public final class Transformer implements StepModel {
     private final Rows delta; // [row][hiddenSize], what a part adds
     private final Rows logits; // [logit row][vocabSize]
     private final @Nullable RowFacts facts; // of the logits
-    private final @Nullable LogitFacts known;
+    private final @Nullable KnownLogits known;
     private final Projections head = new Projections(1);
     private final @Nullable Drafter drafter;
 
@@ -105,7 +105,7 @@ public final class Transformer implements StepModel {
         delta = kernels.rows(maxRows, config.hiddenSize());
         logits = kernels.hostRows(maxLogitRows, config.vocabSize());
         facts = kernels.facts(maxLogitRows, config.vocabSize());
-        known = facts == null ? null : new Known(facts);
+        known = facts == null ? null : new KnownLogits(kernels, logits, facts);
         drafter = weights.draft() == null ? null : new Drafter(weights.draft(), maxRows, maxLogitRows);
     }
 
@@ -148,29 +148,6 @@ public final class Transformer implements StepModel {
         /// What further drafts start from: the rows with logits stand at the front of both.
         private Rows carried() {
             return Objects.requireNonNull(config.draft()).carriesNormed() ? drafted : x;
-        }
-    }
-
-    /// What the kernels know of the logits.
-    private record Known(RowFacts facts) implements LogitFacts {
-        @Override
-        public int largest(int row) {
-            return facts.largest(row);
-        }
-
-        @Override
-        public int differing(int row) {
-            return facts.differing(row);
-        }
-
-        @Override
-        public int best(int row) {
-            return facts.best(row);
-        }
-
-        @Override
-        public int bestBits(int row) {
-            return facts.bestBits(row);
         }
     }
 
@@ -373,6 +350,9 @@ public final class Transformer implements StepModel {
         kernels.run(inputs.bucket(), operations);
         int wanted = inputs.wanted();
         if (wanted > 0) {
+            if (known != null) {
+                known.ask(plan);
+            }
             kernels.fetch(logits, normed, facts, wanted);
         }
         return wanted;

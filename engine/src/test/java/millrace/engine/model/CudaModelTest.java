@@ -13,11 +13,14 @@ import java.util.Arrays;
 import java.util.List;
 import millrace.engine.CudaConfig;
 import millrace.engine.KvFormat;
+import millrace.engine.Sampling;
 import millrace.engine.TinyModel;
+import millrace.engine.batch.LogitFacts;
 import millrace.engine.batch.StepPlan.Logits;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.cuda.StandIn;
 import millrace.engine.kv.PageTable;
+import millrace.engine.sampling.Sampler;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -90,6 +93,50 @@ final class CudaModelTest {
         }
     }
 
+    /// Steps as they are, captured and repeated: rows that are drawn do not come to the host, the tokens are the sampler's.
+    @Test
+    void rowsThatAreDrawnShouldStayOnTheDevice() throws IOException {
+        TinyModel.of("glm4_moe").write(dir);
+        CudaConfig config = CudaConfig.STANDIN.withMemoryBytes(512 << 20);
+        try (ModelRun run = ModelRun.open(dir, Backend.open("cuda", 1, config), KvFormat.BF16)) {
+            int vocab = run.config().vocabSize();
+            var sampler = new Sampler(vocab);
+            List<PageTable> tables = List.of(run.newTable(), run.newTable(), run.newTable());
+            for (int step = 0; step < 8; step++) {
+                run.plan().clear();
+                for (int i = 0; i < 3; i++) {
+                    assertThat(tables.get(i).ensure(step + 1)).isTrue();
+                    run.plan().add(tables.get(i), IDS, step, 1, step, Logits.LAST);
+                    if (i != 1) {
+                        run.plan().draw(sampling(i), IDS, step + 1, step);
+                    }
+                }
+                float[] logits = run.transformer().logits();
+                Arrays.fill(logits, Float.NaN);
+                assertThat(run.transformer().forward(run.plan())).isEqualTo(3);
+                LogitFacts facts = run.transformer().facts();
+                assertThat(facts).isNotNull();
+                assertThat(logits[vocab]).as("the row that is read").isNotNaN();
+                assertThat(facts.here(1)).isTrue();
+                for (int i = 0; i < 3; i += 2) {
+                    assertThat(facts.here(i)).isFalse();
+                    for (int at = i * vocab; at < (i + 1) * vocab; at++) {
+                        assertThat(logits[at]).isNaN();
+                    }
+                    int token = facts.drawn(i);
+                    facts.bring(i);
+                    assertThat(token).as("step %d, row %d", step, i)
+                            .isEqualTo(sampler.choose(logits, i * vocab, sampling(i), IDS, step + 1, step));
+                }
+            }
+            tables.forEach(PageTable::release);
+        }
+    }
+
+    private static Sampling sampling(int row) {
+        return row == 0 ? new Sampling(0.9f, 0.95f, 40, 0, 1.2f, 99) : new Sampling(1.2f, 0.9f, 0, 0.01f, 1, 7);
+    }
+
     /// Pinned memory, launches and copies are made once; what is left is a few objects that the compiler does not see through.
     @Test
     void repeatedStepsShouldAllocateNextToNothing() throws IOException {
@@ -108,6 +155,7 @@ final class CudaModelTest {
                 }
                 run.plan().clear();
                 run.plan().add(table, IDS, position, 1, position, Logits.LAST);
+                run.plan().draw(sampling(0), IDS, position, position);
                 foreign += run.transformer().firstForeign(run.plan());
                 run.transformer().forward(run.plan());
             }

@@ -51,7 +51,7 @@ public final class CudaKernels implements Kernels {
     private final CudaStore store;
     private final CudaAttention attention;
     private final CudaIndexer indexer;
-    private final CudaGuard guard;
+    private final CudaResults results;
     private final CudaTags tags;
     private final Map<StepInputs, CudaInputs> inputs = new IdentityHashMap<>();
     private final Map<float[], HostSide> hostSides = new IdentityHashMap<>();
@@ -75,7 +75,7 @@ public final class CudaKernels implements Kernels {
         store = new CudaStore(gpu);
         attention = new CudaAttention(gpu);
         indexer = new CudaIndexer(gpu);
-        guard = new CudaGuard(gpu);
+        results = new CudaResults(gpu);
         tags = new CudaTags(gpu);
     }
 
@@ -142,7 +142,7 @@ public final class CudaKernels implements Kernels {
     public Rows hostRows(int capacity, int width) {
         int room = Math.max(LEAST_ROWS, capacity);
         float[] values = new float[Math.multiplyExact(room, width)];
-        HostSide side = new HostSide(gpu, team, values);
+        HostSide side = new HostSide(gpu, team, values, width);
         hostSides.put(values, side);
         return Rows.device(values, side.address(), room, width);
     }
@@ -415,36 +415,29 @@ public final class CudaKernels implements Kernels {
 
     @Override
     public RowFacts facts(int maxRows, int width) {
-        return guard.allocate(Math.max(LEAST_ROWS, maxRows), width);
+        return results.facts(Math.max(LEAST_ROWS, maxRows), width);
     }
 
     @Override
     public void inspect(RowFacts facts, Rows x, int rows) {
-        guard.inspect(facts, x, rows(rows), live());
+        results.inspect(facts, x, rows(rows), live());
     }
 
     @Override
     public void fetch(RowFacts facts, int rows) {
-        guard.fetch(facts, rows);
+        results.fetch(facts, rows);
         copying = false;
     }
 
     @Override
     public void fetch(Rows first, Rows second, @Nullable RowFacts facts, int rows) {
-        HostSide one = side(first);
-        HostSide other = side(second);
-        one.queueFetch(rows * first.stride());
-        other.queueFetch(rows * second.stride());
-        if (facts != null) {
-            guard.queueFetch(facts, rows);
-        }
-        gpu.synchronize();
+        results.fetch(first, side(first), side(second), facts, rows);
         copying = false;
-        one.take(rows * first.stride());
-        other.take(rows * second.stride());
-        if (facts != null) {
-            guard.take(facts, rows);
-        }
+    }
+
+    @Override
+    public void bring(Rows rows, RowFacts facts, int row) {
+        results.bring(facts, side(rows), row);
     }
 
     // --------------------------------------------------------------------------------------------- mixtures of experts

@@ -16,17 +16,26 @@ final class HostSide {
     private final Copy copy;
     private final ThreadTeam team;
     private final ThreadTeam.Task takeShare = this::takeShare;
+    private final int width;
+    private final Copy[] fromRow;
+    private int start;
     private int arrived;
 
     /// @param team takes what has arrived
-    /// @param values the side on the heap
-    HostSide(Gpu gpu, ThreadTeam team, float[] values) {
+    /// @param values the side on the heap, of rows of `width`
+    HostSide(Gpu gpu, ThreadTeam team, float[] values, int width) {
         this.team = team;
         this.values = values;
+        this.width = width;
         long bytes = (long) Float.BYTES * values.length;
         pinned = gpu.pinned(bytes);
         address = gpu.allocate(bytes, "activations");
         copy = gpu.copy(pinned, address);
+        fromRow = new Copy[values.length / width];
+        for (int row = 0; row < fromRow.length; row++) {
+            long at = (long) Float.BYTES * width * row;
+            fromRow[row] = gpu.copy(pinned.asSlice(at), address + at);
+        }
     }
 
     /// Absolute address of the device's side.
@@ -45,15 +54,29 @@ final class HostSide {
         copy.fetch((long) Float.BYTES * floats);
     }
 
+    /// Queues the copy of some of the rows there.
+    void queueFetchRows(int first, int count) {
+        fromRow[first].fetch((long) Float.BYTES * width * count);
+    }
+
     /// Takes what has arrived there.
     void take(int floats) {
+        take(0, floats);
+    }
+
+    void takeRows(int first, int count) {
+        take(first * width, count * width);
+    }
+
+    private void take(int from, int floats) {
+        start = from;
         arrived = floats;
         team.run(takeShare, Math.ceilDiv(floats, SHARE));
     }
 
     private void takeShare(int share, int thread) {
-        int from = share * SHARE;
-        int n = Math.min(SHARE, arrived - from);
+        int from = start + share * SHARE;
+        int n = Math.min(SHARE, start + arrived - from);
         MemorySegment.copy(pinned, ValueLayout.JAVA_FLOAT, (long) Float.BYTES * from, values, from, n);
     }
 }

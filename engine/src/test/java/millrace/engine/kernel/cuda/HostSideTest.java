@@ -25,7 +25,7 @@ final class HostSideTest {
                 values[i] = i;
             }
             float[] expected = values.clone();
-            var side = new HostSide(gpu, team, values);
+            var side = new HostSide(gpu, team, values, 1);
             side.send(values.length);
             gpu.synchronize();
             Arrays.fill(values, -1);
@@ -44,7 +44,7 @@ final class HostSideTest {
                 ThreadTeam team = new ThreadTeam(1);
                 StandIn.Setting setting = StandIn.with("lazy", 1)) {
             float[] values = {1, 2, 3};
-            var side = new HostSide(gpu, team, values);
+            var side = new HostSide(gpu, team, values, 1);
             setting.during(() -> {
                 side.send(3);
                 side.queueFetch(2);
