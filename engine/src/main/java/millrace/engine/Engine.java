@@ -18,6 +18,7 @@ import millrace.engine.kv.PageGuard;
 import millrace.engine.kv.PagePool;
 import millrace.engine.model.ModelConfig;
 import millrace.engine.model.ModelWeights;
+import millrace.engine.model.ScratchRows;
 import millrace.engine.model.TensorExpectation;
 import millrace.engine.model.Transformer;
 import millrace.engine.model.WeightTargets;
@@ -161,7 +162,7 @@ public final class Engine implements TextEngine {
             IntegrityLedger ledger = new IntegrityLedger();
             WeightGuard guard = WeightGuard.of(config, files, weights, backend.kernels(), ledger, resources);
             planner.weigh(weights.bytesByFormat(), guard == null ? 0 : guard.table().bytes());
-            MemoryPlan planned = planner.plan(Transformer.scratchBytes(model, rows(config), logitRows(config)));
+            MemoryPlan planned = planner.plan(ScratchRows.bytes(model, rows(config), logitRows(config)));
             Transformer transformer = new Transformer(
                     model,
                     weights,

@@ -9,8 +9,8 @@ import org.jspecify.annotations.Nullable;
 
 /// Hands each sequence of a step its logits, seals what is full, and ends or has computed again whom that concerns.
 ///
-/// Where tokens are drafted, pages are whole only when the draft layer is fed: then all are sealed, and those end that are done,
-/// after that.
+/// The pages of those that the draft layer is fed with are whole only after that: then they are sealed, and those end that are
+/// done.
 final class Delivery {
     private static final String NUMERIC = "ENGINE_NUMERIC";
     private static final int MOST_NUMERIC_FAILURES = 3;
@@ -115,7 +115,7 @@ final class Delivery {
                 sequence.computed++;
             }
         }
-        if (drafting == null) {
+        if (drafting == null || sequence.undrafted) {
             seal(sequence);
         }
     }
@@ -131,7 +131,7 @@ final class Delivery {
     }
 
     private void done(Sequence sequence, FinishReason reason) {
-        if (drafting == null) {
+        if (drafting == null || sequence.undrafted) {
             seal(sequence);
             roster.end(sequence, reason, null, null);
         } else {
@@ -157,7 +157,7 @@ final class Delivery {
 
     private void seal(Sequence sequence) {
         PageTable pages = Objects.requireNonNull(sequence.pages);
-        pages.seal(sequence.prefix, sequence.tokens(), sequence.complete(drafting != null));
+        pages.seal(sequence.names(), sequence.tokens(), sequence.complete(drafting != null));
     }
 
     /// The first time the sequence is computed again from its tokens, which repairs a fault that has passed; the second time

@@ -9,12 +9,21 @@ import java.util.Arrays;
 ///  tokens of a step     1 + p₁ + p₁ p₂ + …      pⱼ: how often the j-th draft is right if all before it are
 ///  its time             the median of the last steps with so many sequences and so many drafts
 ///  choice               the most tokens per time; another one than now only if it gives 2 % more
+///  drafted at all       unless a step that is not even fed to the draft layer gives more than the best of them
 /// ```
 ///
 /// Times are kept apart by number of sequences, a fifth more at most within one range: how much drafts add to a step is what the
 /// number decides. Every depth is tried once; later one of those that were not chosen is tried every [#PROBE_EVERY] steps, in turn,
-/// for [#PROBE_STEPS] steps that can be measured, since contexts grow and machines get other work. Outputs do not depend on any
-/// of this.
+/// for [#PROBE_STEPS] steps that can be measured, since contexts grow and machines get other work.
+///
+/// ```
+///  drafted ── not even no drafts pay ──▶ undrafted        of sequences that begin; who has begun stays what it is
+///     ▲                                      │
+///     └── all depths are measured anew ◀─────┘            after [#REST] steps, or 16 times those that the last look took
+/// ```
+///
+/// What a step without feeding takes is known from steps without drafts, less what feeding took, and from steps of undrafted
+/// sequences alone. Outputs do not depend on any of this.
 ///
 /// A function of what it was told; used by one thread, allocates nothing after construction.
 final class DraftPolicy {
@@ -23,6 +32,15 @@ final class DraftPolicy {
 
     /// Steps that are measured in a trial: most of the times that a median is made of.
     static final int PROBE_STEPS = 5;
+
+    /// The least steps between two looks at whether drafts pay again.
+    static final int REST = 1024;
+
+    /// How much longer that time is than a look: it takes until those have ended that run undrafted, and until those have ended that
+    /// were drafted for it.
+    private static final int REST_TIMES = 16;
+
+    private static final int MOST_REST = 1 << 16;
 
     /// Steps that a trial may take: some cannot be measured, as they have prompts beside.
     private static final int PROBE_PATIENCE = 32;
@@ -62,6 +80,23 @@ final class DraftPolicy {
         final long[][] nanos;
         final long[] count;
 
+        /// Of steps that are not fed to the draft layer.
+        final long[] bareNanos = new long[TIMES];
+
+        long bareCount;
+
+        /// Whether sequences that begin are undrafted.
+        boolean undrafted;
+
+        /// Whether they were, until this look.
+        boolean before;
+
+        /// Steps to the next look.
+        int rest;
+
+        /// Steps of this look in which something was not measured yet.
+        int looked;
+
         /// The depth that pays most.
         int chosen;
 
@@ -99,9 +134,38 @@ final class DraftPolicy {
         right[position] += weight * ((wasRight ? 1 : 0) - right[position]);
     }
 
-    /// How many tokens are drafted for each of so many sequences that the next step goes on with.
-    int depth(int sequences) {
+    /// Whether a sequence that begins is fed to the draft layer.
+    ///
+    /// @param sequences that run with it, itself included
+    boolean drafts(int sequences) {
+        return !ranges[range(sequences)].undrafted;
+    }
+
+    /// A step of so many decoding sequences begins.
+    void step(int sequences) {
         Range range = ranges[range(sequences)];
+        if (!range.undrafted) {
+            if (range.looked < MOST_REST && unmeasured(range) != NONE) {
+                range.looked++;
+            }
+        } else if (--range.rest <= 0) {
+            range.undrafted = false;
+            range.looked = 0;
+            range.bareCount = 0;
+            range.trial = NONE;
+            range.wait = 0;
+            Arrays.fill(range.count, 0);
+        }
+    }
+
+    /// How many tokens are drafted for each of the sequences that the next step goes on with, but undrafted ones.
+    ///
+    /// @param all whether there are no undrafted ones: such a step would tell nothing of a depth
+    int depth(int sequences, boolean all) {
+        Range range = ranges[range(sequences)];
+        if (!all) {
+            return range.chosen;
+        }
         if (range.trial >= 0) {
             boolean measured = range.measured == PROBE_STEPS;
             if (measured || range.tried == PROBE_PATIENCE) {
@@ -126,14 +190,25 @@ final class DraftPolicy {
 
     /// A step of so many sequences, and of nothing else, took so long: it had so many drafts of each to check, and as many were
     /// drafted behind it.
-    void took(int sequences, int depth, long nanos) {
+    ///
+    /// @param fed what of it the draft layer took to consume what was confirmed
+    void took(int sequences, int depth, long nanos, long fed) {
         Range range = ranges[range(sequences)];
         range.nanos[depth][(int) (range.count[depth]++ % TIMES)] = nanos;
+        if (depth == 0) {
+            range.bareNanos[(int) (range.bareCount++ % TIMES)] = nanos - fed;
+        }
         if (depth == range.trial) {
             range.measured = Math.min(PROBE_STEPS, range.measured + 1);
         } else if (range.trial == NONE) {
             choose(range);
         }
+    }
+
+    /// A step of so many sequences, all of them undrafted, and of nothing else, took so long.
+    void tookUndrafted(int sequences, long nanos) {
+        Range range = ranges[range(sequences)];
+        range.bareNanos[(int) (range.bareCount++ % TIMES)] = nanos;
     }
 
     /// A depth without enough times, the least first, or [#NONE].
@@ -158,6 +233,16 @@ final class DraftPolicy {
             }
         }
         range.chosen = best;
+        if (!range.undrafted) {
+            double bare = 1 / Math.max(1.0, median(range.bareNanos, range.bareCount));
+            double drafted = 0;
+            for (int depth = 0; depth <= most; depth++) {
+                drafted = Math.max(drafted, rate(range, depth));
+            }
+            range.undrafted = range.before ? BETTER * bare >= drafted : bare > BETTER * drafted;
+            range.before = range.undrafted;
+            range.rest = Math.clamp((long) REST_TIMES * range.looked, REST, MOST_REST);
+        }
     }
 
     /// Tokens of a sequence per nanosecond.
@@ -168,12 +253,12 @@ final class DraftPolicy {
             reached *= right[i];
             tokens += reached;
         }
-        return tokens / Math.max(1, median(range, depth));
+        return tokens / Math.max(1, median(range.nanos[depth], range.count[depth]));
     }
 
-    private long median(Range range, int depth) {
-        int count = (int) Math.min(TIMES, range.count[depth]);
-        System.arraycopy(range.nanos[depth], 0, scratch, 0, count);
+    private long median(long[] nanos, long times) {
+        int count = (int) Math.min(TIMES, times);
+        System.arraycopy(nanos, 0, scratch, 0, count);
         Arrays.sort(scratch, 0, count);
         return scratch[count / 2];
     }

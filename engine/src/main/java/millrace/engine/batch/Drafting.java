@@ -24,6 +24,9 @@ import org.jspecify.annotations.Nullable;
 /// that it holds: whatever is not confirmed is written over by what comes there. A draft writes only to pages that the step's
 /// checks have seen, and nobody gives up a page for one.
 ///
+/// Where `auto` finds that not even feeding the draft layer pays, sequences are left out of it from their start to their end: they
+/// are computed as if there were none.
+///
 /// Used by the loop's thread; nothing is allocated after construction.
 final class Drafting {
     private final StepModel model;
@@ -48,6 +51,9 @@ final class Drafting {
     /// Sequences of a step that has nothing but tokens and drafts to check; 0 for any other step.
     private int decoding;
 
+    /// Sequences of the step that go on decoding and that the draft layer is fed with.
+    private int fedSequences;
+
     private int depth;
 
     /// @param limits with drafts
@@ -71,6 +77,23 @@ final class Drafting {
         rowOf = new int[limits.maxBatch()];
     }
 
+    /// Whether the draft layer is not to be fed with a sequence that is about to begin, or begin again.
+    ///
+    /// @param sequences that then run together, as it looks now
+    boolean leavesOut(Sequence sequence, int sequences) {
+        return policy != null && !sequence.work.hearsDrafts() && !policy.drafts(sequences);
+    }
+
+    /// Whether any row of the plan is of a sequence that the draft layer is fed with.
+    static boolean feeds(StepPlan plan, Sequence[] planned) {
+        for (int s = 0; s < plan.segmentCount(); s++) {
+            if (!planned[s].undrafted) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /// How many of a sequence's drafts a step can check: its pages have room for them, or free ones do that nobody is about to
     /// need.
     ///
@@ -91,15 +114,20 @@ final class Drafting {
         began = clock.nanos();
         int rows = 0;
         int sequences = 0;
+        fedSequences = 0;
         for (int s = 0; s < step.segmentCount(); s++) {
             if (planned[s].decoding()) {
                 sequences++;
+                fedSequences += planned[s].undrafted ? 0 : 1;
                 rows = Math.max(rows, step.rows(s));
             }
         }
         counts.step(rows > 1);
         decoding = sequences == step.segmentCount() ? sequences : 0;
         depth = rows - 1;
+        if (policy != null && sequences > 0) {
+            policy.step(sequences);
+        }
     }
 
     /// A step has so many drafts of a sequence to check.
@@ -125,7 +153,9 @@ final class Drafting {
     void feed(StepPlan step, Sequence[] planned, Runnable fed) {
         int next = next(step, planned);
         int count = plan(step, planned, next);
+        long before = clock.nanos();
         int rows = plan.segmentCount() == 0 ? 0 : model.draft(plan, sources, false);
+        long feedNanos = clock.nanos() - before;
         expect(plan.logitRowCount(), rows);
         hand(step, planned);
         count = take(count, 0);
@@ -138,20 +168,27 @@ final class Drafting {
             }
         }
         plan.clear();
-        if (policy != null && decoding > 0 && depth == next) {
-            policy.took(decoding, depth, clock.nanos() - began);
+        if (policy != null && decoding > 0) {
+            long nanos = clock.nanos() - began;
+            if (fedSequences == 0) {
+                policy.tookUndrafted(decoding, nanos);
+            } else if (fedSequences == decoding && depth == next) {
+                policy.took(decoding, depth, nanos, feedNanos);
+            }
         }
     }
 
     /// How many tokens are drafted for each sequence now.
     private int next(StepPlan step, Sequence[] planned) {
         int sequences = 0;
+        int drafting = 0;
         for (int s = 0; s < step.segmentCount(); s++) {
             if (planned[s].pages == step.pages(s) && goesOn(planned[s])) {
                 sequences++;
+                drafting += planned[s].undrafted ? 0 : 1;
             }
         }
-        return sequences == 0 ? 0 : policy == null ? most : policy.depth(sequences);
+        return drafting == 0 ? 0 : policy == null ? most : policy.depth(sequences, drafting == sequences);
     }
 
     private static boolean goesOn(Sequence sequence) {
@@ -169,7 +206,7 @@ final class Drafting {
             int start = step.startPosition(s);
             int rows = sequence.complete(true) - start;
             // Whoever gave up its pages while the step was handed out feeds nothing.
-            if (sequence.pages != step.pages(s) || rows < 1) {
+            if (sequence.undrafted || sequence.pages != step.pages(s) || rows < 1) {
                 continue;
             }
             int limit = goesOn(sequence) ? Math.min(next, limit(sequence, start + step.rows(s))) : 0;

@@ -266,7 +266,12 @@ final class Scheduler {
     private void admit() {
         while (running.size() < maxBatch) {
             Sequence next = ledger.admitting() ? waiting.peek() : probe();
-            if (next == null || !hasRoomFor(next)) {
+            if (next == null) {
+                return;
+            }
+            next.undrafted = drafting != null
+                    && drafting.leavesOut(next, Math.min(maxBatch, running.size() + waiting.size()));
+            if (!hasRoomFor(next)) {
                 return;
             }
             waiting.remove(next);
@@ -287,7 +292,7 @@ final class Scheduler {
         if (sequence.computed == pages.sealedTokens()) {
             long before = guard == null ? 0 : guard.verified();
             int most = sequence.reusablePages(tokens);
-            int taken = pages.adopt(sequence.prefix, sequence.tokens(), most, sequence.rewound());
+            int taken = pages.adopt(sequence.names(), sequence.tokens(), most, sequence.rewound());
             sequence.skip(taken * tokens);
             sequence.pagesVerified += guard == null ? 0 : (int) (guard.verified() - before);
         }
@@ -309,7 +314,7 @@ final class Scheduler {
         return missing <= 0
                 || pool.index() != null
                         && missing <= reusable
-                        && missing <= pool.index().heldPages(candidate.prefix, candidate.tokens(), reusable);
+                        && missing <= pool.index().heldPages(candidate.names(), candidate.tokens(), reusable);
     }
 
     private int pagesFor(int tokens) {
@@ -326,6 +331,7 @@ final class Scheduler {
         makeRoom(best, best.decoding() ? best.length() : best.computed + 1);
         planDecodes();
         planPrefills();
+        plan.feeding(drafting != null && Drafting.feeds(plan, planned));
     }
 
     /// First all get what they need, then drafts what is left.

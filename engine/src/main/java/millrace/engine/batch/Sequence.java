@@ -22,7 +22,8 @@ final class Sequence {
     final long deadlineMs;
     final long submittedNanos;
     final int promptLength;
-    final PrefixKey prefix;
+    private final PrefixKey whole;
+    private final PrefixKey undraftedPages;
     private final int[] tokens;
 
     /// The step that gave each generated token.
@@ -47,6 +48,9 @@ final class Sequence {
 
     /// The last step that gave it logits.
     long lastDelivery;
+
+    /// Whether the draft layer is not fed with it though there is one: decided when it gets pages, and so long as it holds them.
+    boolean undrafted;
 
     /// Tokens that were drafted: they stand behind its own in [#tokens].
     int drafts;
@@ -106,7 +110,8 @@ final class Sequence {
         this.deadlineMs = deadlineMs;
         this.submittedNanos = submittedNanos;
         this.work = work;
-        prefix = new PrefixKey(cacheSalt);
+        whole = new PrefixKey(cacheSalt);
+        undraftedPages = whole.undrafted();
         promptLength = prompt.length;
         tokens = java.util.Arrays.copyOf(prompt, prompt.length + maxNewTokens);
         tokenSteps = new long[maxNewTokens];
@@ -141,7 +146,12 @@ final class Sequence {
     ///
     /// @param drafted whether there is a draft layer
     int complete(boolean drafted) {
-        return drafted ? Math.min(computed, length - 1) : computed;
+        return drafted && !undrafted ? Math.min(computed, length - 1) : computed;
+    }
+
+    /// The names of its pages.
+    PrefixKey names() {
+        return undrafted ? undraftedPages : whole;
     }
 
     void append(int token) {
@@ -174,7 +184,8 @@ final class Sequence {
         length = promptLength + generated;
         drafts = 0;
         ending = null;
-        prefix.keep(length);
+        whole.keep(length);
+        undraftedPages.keep(length);
         if (generated == 0) {
             firstTokenNanos = -1;
         }

@@ -27,7 +27,7 @@ public interface StepModel {
     /// token of position t + 1 and a hidden state, and gives logits of the token of position t + 2.
     ///
     /// Rows that are not `further` start from the hidden state of position t, so `sources` are rows of the last plan of
-    /// [#forward], whatever was fed since; all rows of that plan are kept. Rows that are `further` start from a draft: `sources`
+    /// [#forward], whatever was fed since; all rows of that plan are kept if it said so ([StepPlan#feeding]). Rows that are `further` start from a draft: `sources`
     /// are rows of [#logits] of the last call of this method. [#logits] are overwritten; [#facts] say nothing of them.
     ///
     /// @param plan of the rows; what of it wants logits gets them

@@ -44,6 +44,7 @@ public final class StepPlan {
     private int segments;
     private int rowCount;
     private int logitRows;
+    private boolean feeding = true;
 
     public StepPlan(int maxSegments, int maxRows) {
         pages = new PageTable[maxSegments];
@@ -67,6 +68,17 @@ public final class StepPlan {
         segments = 0;
         rowCount = 0;
         logitRows = 0;
+        feeding = true;
+    }
+
+    /// Says whether rows of this plan are fed to a draft layer afterwards; until somebody says so they may be.
+    public void feeding(boolean any) {
+        feeding = any;
+    }
+
+    /// Whether the hidden states of its rows are wanted when it is computed, for a draft layer.
+    public boolean feeding() {
+        return feeding;
     }
 
     /// Appends the tokens `tokens[from … from + count)` of one sequence at positions `start` and up.

@@ -18,7 +18,12 @@ import millrace.engine.kernel.CacheShape;
 /// ```
 ///
 /// Where pages depend on the token behind them too ([KvLayout#drafted]), every name looks one token ahead: h₁ takes tokens
-/// 0 … 16, every later hₖ₊₁ takes tokens 16 k + 1 … 16 k + 16.
+/// 0 … 16, every later hₖ₊₁ takes tokens 16 k + 1 … 16 k + 16. Pages that lack what depends on it look at their own tokens only,
+/// and begin elsewhere:
+///
+/// ```
+///  h₀   = SHA-256( "millrace/kv/v1" ‖ 0 ‖ SHA-256(identity) ‖ SHA-256(salt) ‖ "undrafted" )
+/// ```
 ///
 /// Hashes are four words, big-endian. Used by one thread at a time; [#next] allocates nothing.
 interface ChainHash {
@@ -26,24 +31,16 @@ interface ChainHash {
     int WORDS = 4;
 
     /// h₀ of a salt.
-    long[] root(String salt);
+    ///
+    /// @param undrafted of pages whose part of the draft layer is not filled
+    long[] root(String salt, boolean undrafted);
 
     /// Writes hₖ₊₁ to `chain[WORDS · (k + 1) …]`, made from hₖ before it and `tokens[from … to)`.
     void next(long[] chain, int k, int[] tokens, int from, int to);
 
-    /// Tokens behind a page that its name covers: 0 or 1.
+    /// Tokens behind a whole page that its name covers: 0 or 1.
     default int ahead() {
         return 0;
-    }
-
-    /// The first token that the name of page k adds to that of the page before.
-    default int from(int k) {
-        return k == 0 ? 0 : k * CacheShape.TOKENS + ahead();
-    }
-
-    /// One more than the last token that the name of page k covers.
-    default int to(int k) {
-        return (k + 1) * CacheShape.TOKENS + ahead();
     }
 
     /// @param identity what the bytes of every page depend on, tokens and salt apart
@@ -60,6 +57,7 @@ interface ChainHash {
     /// The definition above.
     final class Sha256 implements ChainHash {
         private static final byte[] DOMAIN = "millrace/kv/v1\0".getBytes(StandardCharsets.US_ASCII);
+        private static final byte[] UNDRAFTED = "undrafted".getBytes(StandardCharsets.US_ASCII);
         private static final VarHandle LONGS =
                 MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.BIG_ENDIAN);
         private static final VarHandle INTS =
@@ -83,11 +81,14 @@ interface ChainHash {
         }
 
         @Override
-        public long[] root(String salt) {
+        public long[] root(String salt, boolean undrafted) {
             byte[] salted = sha.digest(salt.getBytes(StandardCharsets.UTF_8));
             sha.update(DOMAIN);
             sha.update(identity);
             sha.update(salted);
+            if (undrafted) {
+                sha.update(UNDRAFTED);
+            }
             long[] chain = new long[WORDS];
             digest(chain, 0);
             return chain;

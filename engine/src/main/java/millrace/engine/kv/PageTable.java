@@ -65,13 +65,13 @@ public final class PageTable {
         PageGuard guard = pool.guard();
         int from = pageCount;
         while (pageCount < most) {
-            int page = index.find(key, pageCount, before(pageCount), tokens);
+            int page = index.findAny(key, pageCount, before(pageCount), tokens);
             if (page == PagePool.NONE) {
                 break;
             }
             long idTag = 0;
             if (guard != null) {
-                idTag = guard.idTag(key, pageCount, tokens);
+                idTag = guard.idTag(index.named(page, key), pageCount, tokens);
                 if (!guard.accepts(page, idTag, verify)) {
                     break;
                 }
@@ -105,7 +105,8 @@ public final class PageTable {
     /// given up for that: what they hold is equal, to the bit. Behind a page that is not in the index none enters it.
     /// The guard digests them when it is settled.
     ///
-    /// @param computed tokens of which every layer has what it keeps; where there is a draft layer, the next token is known
+    /// @param key by which kind of name: of whole pages, or of such that lack the part of the draft layer
+    /// @param computed tokens of which every layer has what it keeps; where a draft layer does, the next token is known
     public void seal(PrefixKey key, int[] tokens, int computed) {
         PrefixIndex index = pool.index();
         PageGuard guard = pool.guard();

@@ -13,8 +13,8 @@ import millrace.engine.kernel.CacheShape;
 ///     h₃
 /// ```
 ///
-/// A page is found by its name ([ChainHash]) and only if its tokens, its parent and, at the root, its salt are equal
-/// too: the hash says where to look and is never trusted. Who holds a page holds all pages before it, and tables give
+/// A page is found by its name ([ChainHash]) and only if its tokens, its parent, whether it is whole and, at the root, its salt
+/// are equal too: the hash says where to look and is never trusted. Who holds a page holds all pages before it, and tables give
 /// pages back from the last to the first; so a page is idle only when its descendants are and later than they, the
 /// oldest idle page never has children, and eviction leaves no chain with a hole.
 ///
@@ -35,6 +35,10 @@ public final class PrefixIndex {
     private int[] tokens = new int[0];
     private String[] salts = new String[0];
     private boolean[] kept = new boolean[0];
+
+    /// Whether the page lacks the part of the draft layer.
+    private boolean[] undrafted = new boolean[0];
+
     private int[] parent = new int[0];
     private int[] firstChild = new int[0];
     private int[] nextSibling = new int[0];
@@ -87,7 +91,7 @@ public final class PrefixIndex {
     public int heldPages(PrefixKey key, int[] ids, int most) {
         int before = NONE;
         for (int i = 0; i < most; i++) {
-            int page = find(key, i, before, ids);
+            int page = findAny(key, i, before, ids);
             if (page == NONE || pool.holders(page) == 0) {
                 return i;
             }
@@ -109,6 +113,19 @@ public final class PrefixIndex {
         return NONE;
     }
 
+    /// The same, or the whole page of these tokens if that serves; the name that it was found by is [#named].
+    int findAny(PrefixKey key, int i, int before, int[] ids) {
+        int page = find(key, i, before, ids);
+        PrefixKey whole = key.whole();
+        return page == NONE && whole != null ? find(whole, i, before, ids) : page;
+    }
+
+    /// By which of the two keys that [#findAny] looks with a page of the index was found.
+    PrefixKey named(int page, PrefixKey key) {
+        PrefixKey whole = key.whole();
+        return whole == null || undrafted[page] ? key : whole;
+    }
+
     private boolean isNamed(int page, PrefixKey key, int i) {
         int at = ChainHash.WORDS * page;
         return words[at] == key.word(i, 0)
@@ -118,9 +135,10 @@ public final class PrefixIndex {
     }
 
     private boolean holdsTokens(int page, PrefixKey key, int before, int[] ids, int i) {
-        int from = hash.from(i);
-        int to = hash.to(i);
+        int from = key.from(i);
+        int to = key.to(i);
         return parent[page] == before
+                && undrafted[page] == (key.whole() != null)
                 && (before != NONE || salts[page].equals(key.salt()))
                 && Arrays.equals(tokens, page * stride, page * stride + to - from, ids, from, to);
     }
@@ -144,7 +162,8 @@ public final class PrefixIndex {
         for (int w = 0; w < ChainHash.WORDS; w++) {
             words[ChainHash.WORDS * page + w] = key.word(i, w);
         }
-        System.arraycopy(ids, hash.from(i), tokens, page * stride, hash.to(i) - hash.from(i));
+        System.arraycopy(ids, key.from(i), tokens, page * stride, key.to(i) - key.from(i));
+        undrafted[page] = key.whole() != null;
         salts[page] = before == NONE ? key.salt() : "";
         kept[page] = true;
         parent[page] = before;
@@ -308,6 +327,7 @@ public final class PrefixIndex {
         salts = Arrays.copyOf(salts, size);
         Arrays.fill(salts, from, size, "");
         kept = Arrays.copyOf(kept, size);
+        undrafted = Arrays.copyOf(undrafted, size);
         parent = Arrays.copyOf(parent, size);
         firstChild = Arrays.copyOf(firstChild, size);
         nextSibling = Arrays.copyOf(nextSibling, size);

@@ -60,6 +60,9 @@ public final class Transformer implements StepModel {
     /// Whether the inputs of the next step were sent.
     private boolean ready;
 
+    /// Whether the hidden states of all rows of the step are kept for the draft layer.
+    private boolean kept;
+
     /// The largest position of the rows of the inputs.
     private int lastPosition;
 
@@ -193,42 +196,6 @@ public final class Transformer implements StepModel {
         return layout.withIndex(index, config.indexedLayers(), indexer.headDim());
     }
 
-    /// Bytes of the rows that a transformer of these limits holds between its operations.
-    public static long scratchBytes(ModelConfig config, int maxRows, int maxLogitRows) {
-        long hidden = config.hiddenSize();
-        int rotary = new RotaryEmbedding(config.rope()).rotaryDim();
-        long perRow = 3 * hidden + rotary + attentionFloats(config) + feedForwardFloats(config);
-        if (config.draft() != null) {
-            perRow += 3 * hidden;
-            maxLogitRows += (int) (maxLogitRows * hidden / config.vocabSize());
-        }
-        if (config.indexer() != null) {
-            perRow += Indexer.perRow(config.indexer());
-        }
-        return Float.BYTES * (maxRows * perRow + (long) maxLogitRows * config.vocabSize());
-    }
-
-    private static long attentionFloats(ModelConfig config) {
-        long heads = config.numAttentionHeads();
-        MlaConfig mla = config.mla();
-        if (mla == null) {
-            return 2L * config.headDim() * (heads + config.numKeyValueHeads());
-        }
-        long perHead = mla.qkHeadDim() + 2L * mla.kvLoraRank() + mla.vHeadDim();
-        return mla.qLoraRank() + heads * perHead + mla.kvLoraRank() + mla.qkRopeHeadDim();
-    }
-
-    private static long feedForwardFloats(ModelConfig config) {
-        long dense = 2L * config.intermediateSize();
-        MoeConfig moe = config.moe();
-        if (moe == null) {
-            return dense;
-        }
-        long perExpert = 2L * (config.hiddenSize() + moe.moeIntermediateSize());
-        long shared = 2L * moe.nSharedExperts() * moe.moeIntermediateSize() + config.hiddenSize();
-        return dense + moe.nRoutedExperts() + moe.numExpertsPerTok() * perExpert + shared;
-    }
-
     @Override
     public float[] logits() {
         return logits.values();
@@ -317,6 +284,9 @@ public final class Transformer implements StepModel {
         if (drafter == null) {
             throw new UnsupportedOperationException("this model has no draft layer");
         }
+        if (!kept) {
+            throw new IllegalStateException("drafts: expected a step whose hidden states are kept, got one that feeds nothing");
+        }
         read(plan);
         int rows = inputs.rows();
         if (rows == 0) {
@@ -346,6 +316,8 @@ public final class Transformer implements StepModel {
             kernels.send(inputs);
         }
         ready = false;
+        // A bucket is recorded once, and all of its rows are wanted anyway.
+        kept = drafter != null && (plan.feeding() || inputs.bucket() > 0);
         attention.begin(lastPosition);
         kernels.run(inputs.bucket(), operations);
         int wanted = inputs.wanted();
@@ -367,6 +339,7 @@ public final class Transformer implements StepModel {
         read(plan);
         kernels.send(inputs);
         attention.begin(lastPosition);
+        kept = drafter != null;
         kernels.run(0, this::fillPages);
     }
 
@@ -394,7 +367,7 @@ public final class Transformer implements StepModel {
             layer(weights.layer(layer), layer, rows, false, weights.layer(layer + 1).inputNorm(), normed);
         }
         LayerWeights last = weights.layer(lastLayer);
-        if (drafter == null) {
+        if (drafter == null || !kept) {
             rows = layer(last, lastLayer, rows, true, weights.finalNorm(), normed);
         } else {
             layer(last, lastLayer, rows, false, weights.finalNorm(), drafter.states);

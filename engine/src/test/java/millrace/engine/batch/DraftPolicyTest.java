@@ -15,6 +15,8 @@ class DraftPolicyTest {
     private final SplittableRandom random = new SplittableRandom(1);
     private int last;
 
+    private int undraftedSteps;
+
     /// What a step of so many sequences takes.
     private interface Machine {
         double nanos(int sequences, int depth);
@@ -30,7 +32,7 @@ class DraftPolicyTest {
     private int[] run(int steps, int sequences, double right, Machine machine) {
         int[] depths = new int[MOST + 1];
         for (int i = 0; i < steps; i++) {
-            int next = policy.depth(sequences);
+            int next = policy.depth(sequences, true);
             depths[last]++;
             for (int s = 0; s < sequences; s++) {
                 boolean reached = true;
@@ -41,7 +43,7 @@ class DraftPolicyTest {
             }
             if (last == next) {
                 double noise = 1 + 0.03 * random.nextDouble() + (random.nextInt(50) == 0 ? 4 : 0);
-                policy.took(sequences, last, (long) (machine.nanos(sequences, last) * noise));
+                policy.took(sequences, last, (long) (machine.nanos(sequences, last) * noise), 0);
             }
             last = next;
         }
@@ -98,12 +100,73 @@ class DraftPolicyTest {
         assertMostly(run(2_000, 4, 0.7, (sequences, depth) -> 10e6 + 1e6 * depth), MOST, 0.9);
     }
 
+    /// Generations of 100 steps, one after the other, each of so many sequences; feeding the draft layer takes `fed`.
+    private void generations(int count, int sequences, double right, double fed) {
+        for (int generation = 0; generation < count; generation++) {
+            boolean drafted = policy.drafts(sequences);
+            for (int step = 0; step < 100; step++) {
+                policy.step(sequences);
+                if (!drafted) {
+                    undraftedSteps++;
+                    policy.tookUndrafted(sequences, 10_000_000);
+                    continue;
+                }
+                int depth = policy.depth(sequences, true);
+                for (int position = 0; position < depth; position++) {
+                    policy.judge(position, random.nextDouble() < right);
+                }
+                policy.took(sequences, depth, (long) (10_000_000 + fed + 500_000 * depth), (long) fed);
+            }
+        }
+    }
+
+    /// A draft layer that costs an eighth of a step and is never right is not fed, but looked at every 16 generations; whoever
+    /// begins when it is right again has drafts.
+    @Test
+    void leavesSequencesOutWhereFeedingDoesNotPay() {
+        generations(100, 4, 0.01, 1.25e6);
+        assertThat(undraftedSteps).isBetween(8_500, 9_500);
+        undraftedSteps = 0;
+        generations(100, 4, 0.9, 1.25e6);
+        assertThat(undraftedSteps).isLessThan(2_000);
+        undraftedSteps = 0;
+        generations(100, 4, 0.9, 1.25e6);
+        assertThat(undraftedSteps).isZero();
+    }
+
+    /// One layer of eighty is not worth that sequences lose their drafts for good.
+    @Test
+    void feedsWhatCostsNextToNothing() {
+        generations(100, 4, 0.01, 0.12e6);
+        assertThat(undraftedSteps).isZero();
+    }
+
+    /// A look takes until those have ended that run undrafted; the longer that is, the seldomer it is done.
+    @Test
+    void looksSeldomWhereLooksAreLong() {
+        int looks = 0;
+        for (int step = 0; step < 100_000; step++) {
+            boolean drafted = policy.drafts(8);
+            policy.step(8);
+            if (!drafted) {
+                policy.tookUndrafted(8, 10_000_000);
+            } else if (looks++ % 500 >= 400) {
+                int depth = policy.depth(8, true);
+                policy.judge(0, false);
+                policy.took(8, depth, 12_000_000 + 1_000_000L * depth, 2_000_000);
+            } else {
+                assertThat(policy.depth(8, false)).isBetween(0, MOST);
+            }
+        }
+        assertThat((double) looks / 100_000).isLessThan(0.08);
+    }
+
     /// Where every step has prompts beside, nothing can be measured: then it drafts, as prompts take the time.
     @Test
     void draftsWhereNothingCanBeMeasured() {
         int[] depths = new int[MOST + 1];
         for (int i = 0; i < 5_000; i++) {
-            depths[policy.depth(8)]++;
+            depths[policy.depth(8, true)]++;
         }
         assertMostly(depths, MOST, 0.85);
     }
@@ -114,13 +177,13 @@ class DraftPolicyTest {
         int[] depths = new int[2];
         int before = 0;
         for (int i = 0; i < 2_000; i++) {
-            int depth = one.depth(1);
+            int depth = one.depth(1, true);
             depths[depth]++;
             if (depth == 1) {
                 one.judge(0, true);
             }
             if (depth == before) {
-                one.took(1, depth, 1_000_000 + 100_000L * depth);
+                one.took(1, depth, 1_000_000 + 100_000L * depth, 0);
             }
             before = depth;
         }

@@ -58,6 +58,8 @@ final class FakeModel implements StepModel {
 
     Runnable beforeStep = () -> {};
 
+    Runnable beforeDraft = () -> {};
+
     /// Logits of drafts.
     interface Drafter {
         /// @param tokens those that came and those that were drafted
@@ -68,6 +70,12 @@ final class FakeModel implements StepModel {
 
     /// Rows that the draft layer computed.
     long draftRows;
+
+    /// Steps of which nothing was to be fed to it, and steps of which some sequences were, and others not.
+    int unfedSteps;
+
+    int partlyFedSteps;
+    private boolean feeding;
 
     private final List<PageTable> stepPages = new ArrayList<>();
     private final List<Integer> stepPositions = new ArrayList<>();
@@ -96,6 +104,8 @@ final class FakeModel implements StepModel {
         stepPages.clear();
         stepPositions.clear();
         stepRoom.clear();
+        feeding = plan.feeding();
+        unfedSteps += feeding ? 0 : 1;
         for (int s = 0; s < plan.segmentCount(); s++) {
             PageTable pages = plan.pages(s);
             int start = plan.startPosition(s);
@@ -157,6 +167,9 @@ final class FakeModel implements StepModel {
 
     @Override
     public int draft(StepPlan plan, int[] sources, boolean further) {
+        beforeDraft.run();
+        check(feeding, "drafts behind a step that said so");
+        partlyFedSteps += !further && plan.segmentCount() < new HashSet<>(stepPages).size() ? 1 : 0;
         List<int[]> next = new ArrayList<>();
         for (int s = 0; s < plan.segmentCount(); s++) {
             PageTable pages = plan.pages(s);

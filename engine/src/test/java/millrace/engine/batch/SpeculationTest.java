@@ -365,6 +365,79 @@ class SpeculationTest {
         }
     }
 
+    /// What a draft layer costs is also what feeding it costs: where drafts do not pay it is left alone, but for a look now and
+    /// then, which finds that they pay again.
+    @ParameterizedTest
+    @ValueSource(ints = {1, 4, 7})
+    void autoFeedsNothingWhereDraftsDoNotPay(int sequences) {
+        Bench bench = bench(sequences, 64, 80, new Speculation(Speculation.Mode.AUTO, 2), Drafts.WRONG);
+        bench.model.recording = false;
+        bench.model.beforeStep = () -> bench.clock.nanos += 1_000_000;
+        bench.model.beforeDraft = () -> bench.clock.nanos += 150_000;
+        complete(bench, sequences, 0, 10);
+        long rows = bench.model.rowCount;
+        long drafted = bench.model.draftRows;
+        complete(bench, sequences, 10, 210);
+        assertThat((double) (bench.model.draftRows - drafted) / (bench.model.rowCount - rows)).isLessThan(0.1);
+        assertThat(bench.model.draftRows).as("looks at drafts now and then").isGreaterThan(drafted);
+
+        bench.model.drafter = Drafts.RIGHT;
+        complete(bench, sequences, 210, 310);
+        long steps = bench.scheduler.steps();
+        complete(bench, sequences, 310, 320);
+        assertThat(10.0 * 60 / (bench.scheduler.steps() - steps)).isGreaterThan(2);
+        bench.assertNothingHeld();
+    }
+
+    /// Who is fed and who is not share steps, pages and beginnings, and change places as they are preempted; 1,200 prompts while
+    /// what drafts cost goes up and down.
+    @Test
+    void fedAndUnfedSequencesRunTogether() {
+        var random = new SplittableRandom(5);
+        List<GenerationRequest> requests = requests(random, 1_200);
+        Bench off = plain(6, 64, 12);
+        List<Bench.Run> expected = off.submit(requests);
+        off.runToTheEnd(40_000);
+        Bench on = bench(6, 64, 12, new Speculation(Speculation.Mode.AUTO, 2), Drafts.MIXED);
+        on.model.recording = false;
+        on.model.beforeStep = () -> on.clock.nanos += 1_000_000;
+        on.model.beforeDraft = () -> on.clock.nanos += on.scheduler.steps() / 1_500 % 3 == 0 ? 100_000 : 900_000;
+        List<Bench.Run> runs = new ArrayList<>();
+        while (runs.size() < requests.size() || !on.scheduler.idle()) {
+            // Now and then a step without a prompt beside, which alone tells what drafts cost.
+            if (runs.size() < requests.size() && random.nextInt(5) == 0) {
+                runs.add(on.submit(requests.get(runs.size())));
+            }
+            if (random.nextInt(60) == 0 && !runs.isEmpty()) {
+                runs.get(runs.size() - 1).sequence.cancel();
+            }
+            on.scheduler.step();
+            on.scheduler.walk();
+        }
+        int cancelled = 0;
+        for (int i = 0; i < runs.size(); i++) {
+            cancelled += check("request " + i, runs.get(i), expected.get(i).end());
+        }
+        assertThat(cancelled).isGreaterThan(10);
+        assertThat(on.scheduler.preemptions()).isGreaterThan(20);
+        assertThat(on.model.unfedSteps).isBetween(500, on.model.stepCount - 500);
+        assertThat(on.model.partlyFedSteps).isGreaterThan(100);
+        assertThat(on.scheduler.drafts().accepted().getFirst()).isGreaterThan(100);
+        on.assertNothingHeld();
+    }
+
+    /// So many together, round after round; their answers are the right ones.
+    private static void complete(Bench bench, int sequences, int from, int to) {
+        for (int round = from; round < to; round++) {
+            List<Bench.Run> runs = new ArrayList<>();
+            for (int i = 0; i < sequences; i++) {
+                runs.add(bench.submit(lasting("r", 7 * round + i, 60)));
+            }
+            bench.runToTheEnd(1_000);
+            runs.forEach(run -> assertThat(run.end().tokenIds()).isEqualTo(Bench.expected(run.request)));
+        }
+    }
+
     @Test
     void refusesModelsAndPagesWithoutADraftLayer() {
         var speculation = new Speculation(Speculation.Mode.MTP, 1);

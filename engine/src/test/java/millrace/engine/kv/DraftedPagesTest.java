@@ -68,6 +68,72 @@ class DraftedPagesTest {
         }
     }
 
+    /// Pages that the draft layer was not fed with serve who is not fed either, and nobody else; whole ones serve both.
+    @Test
+    void pagesWithoutTheirPartOfTheDraftLayerAreOthers() {
+        KvLayout drafted = LAYOUT.withDraftLayer();
+        for (boolean constant : new boolean[] {false, true}) {
+            var pool = new PagePool(drafted, 12 * drafted.pageBytes());
+            PageGuard guard = null;
+            if (constant) {
+                pool.openIndex(new PrefixIndexTest.Constant(1));
+            } else {
+                guard = pool.openGuard(new PageGuard.Settings("test", 0, System::nanoTime, System::currentTimeMillis));
+                pool.openIndex("test");
+            }
+            int[] ids = IntStream.range(0, 65).toArray();
+            var whole = new PrefixKey("");
+            var holder = new PageTable(pool);
+            assertThat(holder.ensure(32)).isTrue();
+            holder.seal(whole, ids, 32);
+
+            // Goes on behind the whole pages; its third page is full without the token behind it.
+            var undrafted = new PageTable(pool);
+            assertThat(undrafted.adopt(new PrefixKey("").undrafted(), ids, 2, true)).isEqualTo(2);
+            assertThat(undrafted.ensure(48)).isTrue();
+            undrafted.seal(new PrefixKey("").undrafted(), java.util.Arrays.copyOf(ids, 48), 48);
+            assertThat(undrafted.sealedTokens()).isEqualTo(48);
+            assertThat(pool.index().heldPages(new PrefixKey("").undrafted(), ids, 4)).isEqualTo(3);
+            assertThat(pool.index().heldPages(whole, ids, 4)).isEqualTo(2);
+            assertThat(pool.index().heldPages(new PrefixKey("another").undrafted(), ids, 4)).isZero();
+
+            // Whoever is fed computes the third page itself, and does not give it up for the other.
+            var fed = new PageTable(pool);
+            assertThat(fed.adopt(whole, ids, 4, true)).isEqualTo(2);
+            assertThat(fed.ensure(48)).isTrue();
+            fed.seal(whole, ids, 48);
+            assertThat(fed.page(2)).isNotEqualTo(undrafted.page(2));
+            assertThat(pool.index().heldPages(whole, ids, 4)).isEqualTo(3);
+
+            if (guard != null) {
+                guard.beforeStep(1);
+                assertThat(undrafted.verify(guard, PageGuard.Moment.READ)).isEqualTo(Long.MAX_VALUE);
+                assertThat(fed.verify(guard, PageGuard.Moment.READ)).isEqualTo(Long.MAX_VALUE);
+            }
+            java.util.stream.Stream.of(fed, undrafted, holder).forEach(PageTable::release);
+            assertThat(pool.freePages()).isEqualTo(12);
+            pool.close();
+        }
+    }
+
+    /// Names of pages that lack the draft layer's part cover their own tokens, and begin elsewhere.
+    @Test
+    void namesWithoutTheDraftLayerFollowTheirDefinition() throws NoSuchAlgorithmException {
+        int[] ids = IntStream.range(1000, 1016).toArray();
+        PrefixKey key = new PrefixKey("salt").undrafted();
+        key.reach(ChainHash.sha256("model", 1), 0, ids);
+        MessageDigest sha = MessageDigest.getInstance("SHA-256");
+        byte[] identity = sha.digest("model".getBytes(StandardCharsets.UTF_8));
+        byte[] salt = sha.digest("salt".getBytes(StandardCharsets.UTF_8));
+        sha.update("millrace/kv/v1\0".getBytes(StandardCharsets.UTF_8));
+        sha.update(identity);
+        sha.update(salt);
+        ByteBuffer in = ByteBuffer.allocate(32 + 64).put(sha.digest("undrafted".getBytes(StandardCharsets.UTF_8)))
+                .order(ByteOrder.LITTLE_ENDIAN);
+        IntStream.of(ids).forEach(in::putInt);
+        assertThat(key.word(0, 0)).isEqualTo(ByteBuffer.wrap(sha.digest(in.array())).getLong());
+    }
+
     private static int sharing(PagePool pool, int[] ids, int changed) {
         int[] other = ids.clone();
         if (changed >= 0) {

@@ -27,7 +27,7 @@ class PrefixIndexTest {
 
     record Constant(int ahead) implements ChainHash {
         @Override
-        public long[] root(String salt) {
+        public long[] root(String salt, boolean undrafted) {
             return new long[WORDS];
         }
 
