@@ -2,7 +2,10 @@ package millrace.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -14,6 +17,8 @@ import java.util.WeakHashMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.IntPredicate;
+import java.util.stream.Stream;
 import millrace.engine.batch.StepModel;
 import millrace.engine.batch.StepModelAround;
 import millrace.engine.batch.StepPlan;
@@ -45,6 +50,51 @@ class SpeculationEngineTest {
                 .withIntegrity(EACH);
     }
 
+    /// The same for many: prompts that share beginnings, greedy and sampled, with too little memory for all, and every 41st of them
+    /// cancelled on its way.
+    @ParameterizedTest
+    @CsvSource({
+        "glm-tiny-mtp, INT8, mtp:2", "glm-tiny-mtp, BF16, auto:3", "glm4_moe, BF16, mtp:3", "kimi_k2, INT8, mtp:2",
+        "glm_moe_dsa, INT8, mtp:1", "glm_moe_dsa, BF16, auto:2"
+    })
+    void fiveHundredAnswersAreThoseWithoutDrafts(String name, KvFormat format, String speculation) throws Exception {
+        boolean trained = name.equals("glm-tiny-mtp");
+        if (trained) {
+            copy("glm-tiny", dir);
+            copy(name, dir);
+        } else {
+            TinyModel.of(name).withTokenizer().write(dir);
+        }
+        List<GenerationRequest> requests = requests(500, trained ? 1024 : 2048, 24);
+        EngineConfig config = config(dir, format, 32);
+        List<GenerationResult> expected;
+        long bytesPerToken;
+        try (Engine off = Engine.open(config.withKvBytes(8 << 20))) {
+            expected = answer(off, requests, i -> false, () -> {});
+            bytesPerToken = off.card().kvBytesPerToken();
+        }
+        EngineConfig drafting = config.withSpeculation(Speculation.of(speculation)).withKvBytes(16L * PAGES * bytesPerToken);
+        var submitted = new CountDownLatch(1);
+        try (Engine on = Engine.openAround(
+                drafting, inner -> trained ? inner : new Informed(inner, requests, expected, submitted))) {
+            List<GenerationResult> results = answer(on, requests, i -> i % 41 == 5, submitted::countDown);
+            compare(name, results, expected);
+            assertThat(results).anyMatch(result -> result.reason() == FinishReason.CANCELLED);
+            assertThat(on.stats().drafts().accepted().get(0)).isPositive();
+            assertThat(on.stats().preemptions()).isPositive();
+            assertThat(on.stats().prefixHitTokens()).isPositive();
+            assertThat(on.stats().kvFreePages()).isEqualTo(on.stats().kvPages());
+        }
+    }
+
+    private static void copy(String bundled, Path to) throws IOException {
+        try (Stream<Path> files = Files.list(Path.of("../streams/src/main/resources/models", bundled))) {
+            for (Path file : files.toList()) {
+                Files.copy(file, to.resolve(file.getFileName()), StandardCopyOption.REPLACE_EXISTING);
+            }
+        }
+    }
+
     @ParameterizedTest
     @CsvSource({
         "glm4_moe, BF16, 7, mtp:1", "glm4_moe, INT8, 256, mtp:3", "kimi_k2, INT8, 7, mtp:2", "kimi_k2, F32, 1, mtp:3",
@@ -52,25 +102,25 @@ class SpeculationEngineTest {
     })
     void answersAreThoseWithoutDrafts(String family, KvFormat format, int chunk, String speculation) throws Exception {
         TinyModel.of(family).withTokenizer().write(dir);
-        List<GenerationRequest> requests = requests();
+        List<GenerationRequest> requests = requests(14, 2048, 60);
         EngineConfig config = config(dir, format, chunk);
         List<GenerationResult> expected;
         long bytesPerToken;
         try (Engine off = Engine.open(config.withKvBytes(8 << 20))) {
-            expected = answer(off, requests, -1, () -> {});
+            expected = answer(off, requests, i -> false, () -> {});
             assertThat(off.stats().drafts()).isEqualTo(DraftStats.NONE);
             bytesPerToken = off.card().kvBytesPerToken();
         }
         // The draft layer takes some of it; the rest is too little for all.
         EngineConfig drafting = config.withSpeculation(Speculation.of(speculation)).withKvBytes(16L * PAGES * bytesPerToken);
         try (Engine on = Engine.openForIds(drafting)) {
-            compare(family, answer(on, requests, 5, () -> {}), expected);
+            compare(family, answer(on, requests, i -> i == 5, () -> {}), expected);
             follow(on, requests, expected);
         }
         // The first step waits until all are submitted.
         var submitted = new CountDownLatch(1);
         try (Engine on = Engine.openAround(drafting, model -> new Informed(model, requests, expected, submitted))) {
-            compare(family, answer(on, requests, 5, submitted::countDown), expected);
+            compare(family, answer(on, requests, i -> i == 5, submitted::countDown), expected);
             DraftStats drafts = on.stats().drafts();
             assertThat(drafts.steps()).isPositive();
             for (int i = 0; i < drafting.speculation().tokens(); i++) {
@@ -118,16 +168,16 @@ class SpeculationEngineTest {
         }
     }
 
-    private static List<GenerationRequest> requests() {
+    private static List<GenerationRequest> requests(int count, int vocabSize, int most) {
         var random = new SplittableRandom(7);
-        List<Integer> common = random.ints(70, 0, 2048).boxed().toList();
+        List<Integer> common = random.ints(70, 0, vocabSize).boxed().toList();
         List<GenerationRequest> requests = new ArrayList<>();
-        for (int i = 0; i < 14; i++) {
+        for (int i = 0; i < count; i++) {
             List<Integer> prompt = new ArrayList<>(common.subList(0, i % 3 == 0 ? 48 : i % 3 * 10));
-            random.ints(3 + random.nextInt(60), 0, 2048).forEach(prompt::add);
+            random.ints(3 + random.nextInt(most), 0, vocabSize).forEach(prompt::add);
             Sampling sampling = i % 2 == 0 ? Sampling.GREEDY : new Sampling(1.2f, 0.95f, 50, 0f, 1.1f, i);
             var request = new GenerationRequest(
-                    "r" + i, new PromptInput.TokenIds(prompt), sampling, 10 + random.nextInt(60), List.of(), Long.MAX_VALUE,
+                    "r" + i, new PromptInput.TokenIds(prompt), sampling, 10 + random.nextInt(most), List.of(), Long.MAX_VALUE,
                     i % 2);
             requests.add(switch (i % 5) {
                 case 0 -> request.withLogprobs(2);
@@ -138,16 +188,16 @@ class SpeculationEngineTest {
         return requests;
     }
 
-    /// @param cancelled which of them is cancelled on its way; −1 for none
+    /// @param cancelled which of them are cancelled on their way
     /// @param submitted told when all are submitted
     private static List<GenerationResult> answer(
-            Engine engine, List<GenerationRequest> requests, int cancelled, Runnable submitted) {
+            Engine engine, List<GenerationRequest> requests, IntPredicate cancelled, Runnable submitted) {
         List<CompletableFuture<GenerationResult>> ends = new ArrayList<>();
         for (int i = 0; i < requests.size(); i++) {
             var end = new CompletableFuture<GenerationResult>();
             ends.add(end);
             var generation = new AtomicReference<@Nullable Generation>();
-            boolean cancelling = i == cancelled;
+            boolean cancelling = cancelled.test(i);
             generation.set(engine.submit(engine.prepare(requests.get(i)), new GenerationListener() {
                 @Override
                 public void onDelta(String text, int tokens) {
