@@ -7,7 +7,9 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
+import millrace.integrity.IntegrityException;
 import millrace.integrity.audit.AuditTopicCheck;
 import millrace.integrity.audit.AuditTopicCheck.Requirements;
 import millrace.integrity.audit.AuditTopicCheck.TopicFacts;
@@ -99,7 +101,7 @@ public final class Topics {
         Set<String> existing = get(admin.listTopics().names());
         String prompts = config.string("topics.prompts");
         int partitions = existing.contains(prompts)
-                ? get(admin.describeTopics(List.of(prompts)).allTopicNames()).get(prompts).partitions().size()
+                ? known(() -> get(admin.describeTopics(List.of(prompts)).allTopicNames())).get(prompts).partitions().size()
                 : config.integer("topics.partitions");
         return wanted.stream().filter(spec -> !existing.contains(spec.name()))
                 .map(spec -> new Planned(spec.use(), spec.name(), spec.partitions(partitions),
@@ -107,7 +109,7 @@ public final class Topics {
                 .toList();
     }
 
-    /// Creates these topics and returns when every broker that is asked knows them.
+    /// Creates these topics and returns when a broker knows them.
     public void create(Admin admin, List<Planned> missing) {
         if (missing.isEmpty()) {
             return;
@@ -130,26 +132,36 @@ public final class Topics {
                 throw new KafkaException("interrupted while creating topics " + names, e);
             }
         }
-        awaitVisible(admin, names);
+        try {
+            known(() -> get(admin.describeTopics(names).allTopicNames()));
+        } catch (KafkaException e) {
+            throw new KafkaException("topics " + names + " were created but do not appear: " + e.getMessage(), e);
+        }
     }
 
-    /// A broker that answers now may not have heard of the new topics yet.
-    private static void awaitVisible(Admin admin, List<String> names) {
+    /// What is asked about topics that one broker has named or made. Another broker, which answers now, may not have heard of
+    /// them yet: then it is asked again.
+    private static <T> T known(Supplier<T> question) {
         long until = System.nanoTime() + VISIBLE_WITHIN.toNanos();
         while (true) {
             try {
-                admin.describeTopics(names).allTopicNames().get();
-                return;
-            } catch (ExecutionException e) {
-                if (!(e.getCause() instanceof UnknownTopicOrPartitionException) || System.nanoTime() > until) {
-                    throw new KafkaException("topics " + names + " were created but do not appear: " + e.getCause().getMessage(), e.getCause());
+                return question.get();
+            } catch (KafkaException | IntegrityException e) {
+                if (!isUnheard(e) || System.nanoTime() > until) {
+                    throw e;
                 }
                 pause();
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-                throw new KafkaException("interrupted while waiting for topics " + names, e);
             }
         }
+    }
+
+    private static boolean isUnheard(Throwable thrown) {
+        for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
+            if (cause instanceof UnknownTopicOrPartitionException) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static void pause() {
@@ -181,7 +193,7 @@ public final class Topics {
     }
 
     private static Map<String, TopicDescription> describe(Admin admin, List<TopicSpec> wanted) {
-        return get(admin.describeTopics(wanted.stream().map(TopicSpec::name).toList()).allTopicNames());
+        return known(() -> get(admin.describeTopics(wanted.stream().map(TopicSpec::name).toList()).allTopicNames()));
     }
 
     private List<TopicFinding> partitions(Map<String, TopicDescription> found, List<TopicSpec> wanted) {
@@ -210,7 +222,7 @@ public final class Topics {
     }
 
     private List<TopicFinding> settings(Admin admin, TopicSpec spec) {
-        TopicFacts facts = AuditTopicCheck.read(admin, spec.name());
+        TopicFacts facts = facts(admin, spec.name());
         Requirements required = TopicSpec.requirements(config);
         List<TopicFinding> findings = new ArrayList<>();
         String cleanup = facts.config().getOrDefault("cleanup.policy", "delete");
@@ -270,8 +282,12 @@ public final class Topics {
 
     /// How long the audit topic keeps leaves; null for ever.
     @Nullable Duration auditRetention(Admin admin) {
-        String ms = AuditTopicCheck.read(admin, config.string("topics.audit")).config().getOrDefault("retention.ms", "-1");
+        String ms = facts(admin, config.string("topics.audit")).config().getOrDefault("retention.ms", "-1");
         return Long.parseLong(ms) < 0 ? null : Duration.ofMillis(Long.parseLong(ms));
+    }
+
+    private static TopicFacts facts(Admin admin, String topic) {
+        return known(() -> AuditTopicCheck.read(admin, topic));
     }
 
     private static <T> T get(KafkaFuture<T> future) {

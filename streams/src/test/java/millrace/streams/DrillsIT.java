@@ -158,8 +158,9 @@ class DrillsIT {
                 int before = load.answered();
                 throttle(admin, 12_000.0);
                 double lag = 0;
-                for (int second = 0; second < 40; second++) {
-                    ClusterClient.sleep(1_000);
+                // It goes up and down with each commit: a look a second misses the heights.
+                for (int look = 0; look < 200; look++) {
+                    ClusterClient.sleep(200);
                     lag = Math.max(lag, service.metric(checkpointLag));
                 }
                 int during = load.answered() - before;
@@ -173,7 +174,8 @@ class DrillsIT {
                 }
                 LOG.info("drill slow-audit: {} answers in 40 s under the quota, {} behind at its end, checkpoint lag up to {} s;"
                         + " caught up {} ms after", during, behind, lag, (System.nanoTime() - freedAt) / 1_000_000);
-                assertThat(lag).as("who watches sees it").isGreaterThan(2);
+                assertThat(behind).as("the quota holds the service back").isGreaterThan(40);
+                assertThat(lag).as("who watches sees it: twice audit.checkpoint.interval.ms at least").isGreaterThan(1);
                 scene.conclude(load);
                 assertThat(service.isAlive()).isTrue();
             }

@@ -3,6 +3,7 @@ package millrace.streams;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -10,8 +11,15 @@ import java.util.concurrent.TimeUnit;
 import millrace.integrity.IntegrityException;
 import millrace.streams.embedded.EmbeddedBroker;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.DescribeConfigsOptions;
+import org.apache.kafka.clients.admin.DescribeConfigsResult;
+import org.apache.kafka.clients.admin.DescribeTopicsOptions;
+import org.apache.kafka.clients.admin.DescribeTopicsResult;
+import org.apache.kafka.clients.admin.ForwardingAdmin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.TopicCollection;
+import org.apache.kafka.common.config.ConfigResource;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -62,6 +70,47 @@ class TopicsIT {
         Map<String, TopicDescription> found =
                 admin.describeTopics(List.of("new.prompts", "new.audit", "new.dlq")).allTopicNames().get(30, TimeUnit.SECONDS);
         assertThat(found.values()).extracting(topic -> topic.partitions().size()).containsExactly(2, 2, 2);
+    }
+
+    /// One broker of several has heard of new topics, the next that is asked has not yet.
+    @Test
+    void asksAgainWhereABrokerHasNotHeardOfATopicYet() {
+        Map<String, String> settings = settings("late");
+        try (LateBroker late = new LateBroker(broker.bootstrap())) {
+            String story = topics(settings).ensure(late);
+            assertThat(story).isEqualTo("late.prompts (2 partitions) -> late.completions, late.audit");
+            assertThat(topics(settings).check(late)).extracting(TopicFinding::code).doesNotContain(TopicFinding.MISSING);
+            assertThat(topics(settings).partitions(late)).containsEntry("late.audit", 2);
+            assertThat(topics(settings).auditRetention(late)).isPositive();
+            assertThat(late.unheard).as("asks of a broker that had not heard").isGreaterThan(10);
+        }
+    }
+
+    /// Every third question goes to a broker that knows no topic.
+    private static final class LateBroker extends ForwardingAdmin {
+        private int asked;
+        private int unheard;
+
+        LateBroker(String bootstrap) {
+            super(Map.of("bootstrap.servers", bootstrap));
+        }
+
+        private boolean hasNotHeard() {
+            boolean late = ++asked % 3 == 0;
+            unheard += late ? 1 : 0;
+            return late;
+        }
+
+        @Override
+        public DescribeTopicsResult describeTopics(TopicCollection topics, DescribeTopicsOptions options) {
+            return super.describeTopics(hasNotHeard() ? TopicCollection.ofTopicNames(List.of("nobody-knows-it")) : topics, options);
+        }
+
+        @Override
+        public DescribeConfigsResult describeConfigs(Collection<ConfigResource> resources, DescribeConfigsOptions options) {
+            return super.describeConfigs(hasNotHeard()
+                    ? List.of(new ConfigResource(ConfigResource.Type.TOPIC, "nobody-knows-it")) : resources, options);
+        }
     }
 
     @Test
