@@ -10,6 +10,8 @@
 #   build.sh --ptx                 writes the committed millrace.ptx anew
 #   build.sh --sanitize RECORDED   runs the launches that tests recorded in that folder again (MILLRACE_CUDASIM_RECORD),
 #                                  under the address, the undefined-behaviour and the thread sanitizer
+#   build.sh --uncovered           lists the lines of kernels that nothing has run since a stand-in was built with
+#                                  MILLRACE_CUDA_COVERAGE=1, which needs g++ and its gcov
 #
 # NVCC and CXX name compilers to be used before nvcc, c++, g++ and clang++. What was compiled is kept under the digest of
 # all that it is made of, in target/cuda or in the folder that MILLRACE_CUDA_CACHE names. A spill or a stack frame fails
@@ -187,11 +189,30 @@ build_image() { # folder
 build_library() { # file, its name inside, sources
     library=$1 name=$2
     shift 2
-    compile_all "$cxx" c++ o "$("$cxx" --version | head -n 1) $cxx_flags" "$@" "$here"/emulator/*.cpp
-    # shellcheck disable=SC2086 # a list of files
-    "$cxx" -shared "-Wl,-soname,$name" -Wl,-z,noexecstack -Wl,-z,defs -o "$work/library.$$" $objects -lpthread
+    EXTRA=$counting compile_all "$cxx" c++ o "$("$cxx" --version | head -n 1) $cxx_flags" "$@" "$here"/emulator/*.cpp
+    [ -z "$counting" ] || printf '%s\n' $objects >"$work/counted"
+    # shellcheck disable=SC2086 # lists of words
+    "$cxx" -shared $counting "-Wl,-soname,$name" -Wl,-z,noexecstack -Wl,-z,defs -o "$work/library.$$" $objects -lpthread
     mkdir -p "$(dirname "$library")"
     mv "$work/library.$$" "$library"
+}
+
+# ---- coverage
+
+# A line counts as run if it was in any of the sources that include it, in any instance of a template.
+uncovered() {
+    [ -s "$work/counted" ] || fail "no stand-in was built with MILLRACE_CUDA_COVERAGE=1"
+    while read -r object; do
+        # The compiler names its notes after the temporary name of the object.
+        gcov --stdout --object-file "$object.gcno" "$object" 2>/dev/null
+    done <"$work/counted" | awk -F: '
+        $2 + 0 == 0 && $3 == "Source" { source = $4; kernels = source !~ /emulator|^\// ; next }
+        !kernels || NF < 3 || $2 !~ /^ *[0-9]+$/ { next }
+        { count = $1; gsub(/[ *]/, "", count); line = source ":" $2 + 0 }
+        count ~ /^[0-9]/ { run[line] = 1 }
+        count ~ /^#/ { text = $0; sub(/^[^:]*:[^:]*:/, "", text); idle[line] = text }
+        END { for (line in idle) if (!(line in run)) print line ":" idle[line]; for (line in run) n++; print n " lines were run" > "/dev/stderr" }
+    ' | sort -t : -k 1,1 -k 2,2n
 }
 
 # ---- sanitizers
@@ -247,6 +268,14 @@ work=$(cd "$here/../../../target/cuda" && pwd)
 cache=${MILLRACE_CUDA_CACHE:-$work/cache}
 mkdir -p "$cache"
 
+counting=
+[ -z "${MILLRACE_CUDA_COVERAGE:-}" ] || counting="--coverage -O1"
+
+if [ "$1" = --uncovered ]; then
+    uncovered
+    exit 0
+fi
+
 if [ "$1" = --ptx ]; then
     [ -n "$nvcc" ] || fail "millrace.ptx is compiled by nvcc, which is not here"
     build_image "$work/image"
@@ -282,7 +311,7 @@ fi
 # What the results are made of, and the results.
 state() {
     digest "$here"/*.h "$here"/*.cu "$here"/emulator/* "$here/build.sh" "$here/millrace.ptx"
-    printf '%s\n' "nvcc: $nvcc, c++: $cxx"
+    printf '%s\n' "nvcc: $nvcc, c++: $cxx $counting"
     (cd "$folder" && sha256sum millrace.ptx millrace.fatbin libcuda-standin.so 2>/dev/null)
 }
 [ "$(state)" = "$(cat "$work/main.state" 2>/dev/null)" ] && exit 0

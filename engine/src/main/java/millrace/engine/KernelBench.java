@@ -34,8 +34,11 @@ import millrace.engine.kv.KvLayout;
 /// copies, which are read in turn. Which passes run, and in which order, is the caller's choice: so variants can take
 /// turns, and a change of the machine's mood meets all of them.
 public final class KernelBench implements AutoCloseable {
+    /// Behind the name of a case whose operations run one by one.
+    public static final String APART = "-apart";
+
     private static final int[] BATCHES = {1, 2, 4, 8, 16, 32};
-    private static final int MOST_ROWS = BATCHES[BATCHES.length - 1];
+    static final int MOST_ROWS = BATCHES[BATCHES.length - 1];
     /// A single row is soon done: it reads more at a time.
     private static final long PASS_BYTES_SINGLE = 128L << 20;
 
@@ -85,8 +88,9 @@ public final class KernelBench implements AutoCloseable {
 
     /// One thing to measure.
     ///
-    /// @param bench `gemv` (one row), `gemm`, `attention`, `select` (the positions of the largest scores of index keys) or
-    ///        `sparse` (attention to as many)
+    /// @param bench `gemv` (one row), `gemm`, `gated` (gate, up and activation), `addnorm` (a sum and its norm), `attention`,
+    ///        `select` (the positions of the largest scores of index keys) or `sparse` (attention to as many); with [#APART]
+    ///        behind it, by the operations that one is made of
     /// @param format of the weights, else of the cache
     /// @param shape of the operands
     /// @param batch rows of the product; else 1
@@ -96,7 +100,7 @@ public final class KernelBench implements AutoCloseable {
     public record Case(
             String bench, String backend, String format, String shape, int batch, long bytes, long flops, double tokens) {}
 
-    private interface Pass {
+    interface Pass {
         void run();
     }
 
@@ -158,6 +162,11 @@ public final class KernelBench implements AutoCloseable {
         arena.close();
     }
 
+    void add(Case one, Pass pass) {
+        cases.add(one);
+        passes.add(pass);
+    }
+
     // -------------------------------------------------------------------------------------------------- products
 
     private void products(Size size) {
@@ -177,6 +186,7 @@ public final class KernelBench implements AutoCloseable {
             for (int batch : BATCHES) {
                 matrices.forEach((format, copies) -> product(backend, format, copies, x, y, batch));
             }
+            new FusionBench(this, backend, x, y).add(matrices);
         }
     }
 
@@ -210,7 +220,7 @@ public final class KernelBench implements AutoCloseable {
     /// Operations of a pass on a device.
     ///
     /// @param bytes that one reads
-    private int operations(Kernels kernels, long bytes, int most) {
+    int operations(Kernels kernels, long bytes, int most) {
         return Math.clamp(Math.ceilDiv(Math.min(devicePassBytes, kernels.memoryBytes() / DEVICE_PASSES), bytes), 1, most);
     }
 
@@ -255,7 +265,7 @@ public final class KernelBench implements AutoCloseable {
         return values;
     }
 
-    private static Rows random(Kernels kernels, int rows, int width) {
+    static Rows random(Kernels kernels, int rows, int width) {
         Rows all = kernels.hostRows(rows, width);
         var random = new SplittableRandom(7);
         for (int i = 0; i < rows * width; i++) {

@@ -39,6 +39,8 @@ class KernelBenchTest {
         List<String> processor = cases(List.of("scalar"), CudaConfig.SYSTEM, 32);
         assertThat(cases(List.of("cuda"), CudaConfig.STANDIN.withMemoryBytes(256 << 20), 2)).isEqualTo(processor);
         assertThat(processor).hasSizeGreaterThan(40).doesNotHaveDuplicates()
+                .contains("gated int4 8 2 of 48 x 128", "gated-apart int4 8 2 of 48 x 128")
+                .contains("addnorm f32 1 rows of 128", "addnorm-apart f32 1 rows of 128")
                 .contains("select bf16 1 16 of 32 index keys, 32 heads of 128")
                 .contains("sparse int8 1 16 of latent, 64 heads, 512 + 64, 32 tokens");
     }

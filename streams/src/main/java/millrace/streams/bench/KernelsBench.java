@@ -99,7 +99,7 @@ public final class KernelsBench {
     }
 
     private static String kind(Case one) {
-        return one.bench() + one.batch() + one.shape();
+        return one.bench().replace(KernelBench.APART, "") + one.batch() + one.shape();
     }
 
     private static void note(
@@ -117,6 +117,13 @@ public final class KernelsBench {
         for (int other : kind) {
             Case reference = cases.get(other);
             double ratio = tokensPerSecond / (reference.tokens() / seconds[other]);
+            if (reference.bench().equals(one.bench() + KernelBench.APART) && reference.backend().equals(one.backend())
+                    && reference.format().equals(one.format())) {
+                result.sample("ratio_to_apart", ratio);
+            }
+            if (!reference.bench().equals(one.bench())) {
+                continue;
+            }
             if (reference.backend().equals(one.backend()) && reference.format().equals("bf16")) {
                 result.sample("ratio_to_bf16", ratio);
             }
