@@ -204,7 +204,7 @@ uncovered() {
     [ -s "$work/counted" ] || fail "no stand-in was built with MILLRACE_CUDA_COVERAGE=1"
     while read -r object; do
         # The compiler names its notes after the temporary name of the object.
-        gcov --stdout --object-file "$object.gcno" "$object" 2>/dev/null
+        (cd "$here" && gcov --stdout "$object.gcda" 2>/dev/null)
     done <"$work/counted" | awk -F: '
         $2 + 0 == 0 && $3 == "Source" { source = $4; kernels = source !~ /emulator|^\// ; next }
         !kernels || NF < 3 || $2 !~ /^ *[0-9]+$/ { next }
