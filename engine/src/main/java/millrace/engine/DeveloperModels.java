@@ -65,6 +65,20 @@ public final class DeveloperModels {
         }
     }
 
+    /// What a random model takes.
+    ///
+    /// @param parameters that it has, without a draft layer
+    /// @param bytes of its weights in files, a draft layer included
+    public record RandomSize(long parameters, long bytes) {}
+
+    /// How large a random model will be.
+    public static RandomSize size(RandomSpec spec) {
+        ObjectNode config = spec.config();
+        return new RandomSize(
+                ModelInspection.parameters(model(config)),
+                tensors(config).stream().mapToLong(RandomModel.Tensor::bytes).sum());
+    }
+
     /// The architectures that a random model can have, by `model_type`.
     public static List<String> architectures() {
         return RandomShapes.ARCHITECTURES;
@@ -124,15 +138,22 @@ public final class DeveloperModels {
         write(dir, seed, config, maxShardBytes);
     }
 
-    /// The tensors are those that the engine will ask for, those of a draft layer included, if the config tells of one.
     private static long write(Path dir, long seed, ObjectNode config, long maxShardBytes) throws IOException {
-        ModelConfig model = ModelConfig.of(config.toString().getBytes(StandardCharsets.UTF_8));
+        RandomModel.write(dir, seed, config, tensors(config), maxShardBytes);
+        return ModelInspection.parameters(model(config));
+    }
+
+    private static ModelConfig model(ObjectNode config) {
+        return ModelConfig.of(config.toString().getBytes(StandardCharsets.UTF_8));
+    }
+
+    /// Those that the engine will ask for, those of a draft layer included, if the config tells of one.
+    private static List<RandomModel.Tensor> tensors(ObjectNode config) {
+        ModelConfig model = model(config);
         boolean drafting = config.path("num_nextn_predict_layers").asInt() > 0;
         ModelConfig whole = drafting ? model.withDraft(new DraftConfig(false, false, true)) : model;
-        List<RandomModel.Tensor> tensors = TensorExpectation.of(whole).stream()
+        return TensorExpectation.of(whole).stream()
                 .map(one -> new RandomModel.Tensor(one.name(), one.shape()))
                 .toList();
-        RandomModel.write(dir, seed, config, tensors, maxShardBytes);
-        return ModelInspection.parameters(model);
     }
 }

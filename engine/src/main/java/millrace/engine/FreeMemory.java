@@ -6,14 +6,14 @@ import java.nio.file.Path;
 
 /// How much memory this process may still take: the smaller of what the machine has available and what its control
 /// group leaves.
-final class FreeMemory {
+public final class FreeMemory {
     private static final Path MEMINFO = Path.of("/proc/meminfo");
     private static final Path GROUP = Path.of("/sys/fs/cgroup");
 
     private FreeMemory() {}
 
     /// Bytes; where the system tells nothing, as much as the heap may grow to.
-    static long bytes() {
+    public static long bytes() {
         return bytes(MEMINFO, GROUP);
     }
 

@@ -39,7 +39,8 @@ public final class RandomModel {
             return shape.stream().reduce(1L, Math::multiplyExact);
         }
 
-        long bytes() {
+        /// In its file.
+        public long bytes() {
             return 2 * elements();
         }
 

@@ -14,6 +14,7 @@ import millrace.engine.CacheFormats;
 import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.engine.EngineConfig;
+import millrace.engine.FreeMemory;
 import millrace.engine.KvFormat;
 import millrace.engine.ModelInspection;
 import millrace.engine.Speculation;
@@ -107,7 +108,7 @@ public final class EngineBench {
     /// The first variant, and as many others as fit beside it.
     private List<List<Variant>> groups() {
         List<Variant> variants = settings.variants();
-        long room = ProcessMemory.available() * 7 / 10;
+        long room = FreeMemory.bytes() * 7 / 10;
         List<List<Variant>> groups = new ArrayList<>();
         List<Variant> group = new ArrayList<>(List.of(variants.getFirst()));
         long taken = bytes(variants.getFirst());
@@ -125,14 +126,24 @@ public final class EngineBench {
     }
 
     private long bytes(Variant variant) {
+        long drafting = variant.drafts() ? model.drafting().parameters() : 0;
+        return weightBytes(variant, model.parameters() + drafting) + kvBytes(variant);
+    }
+
+    private static long weightBytes(Variant variant, long parameters) {
         double perWeight = switch (variant.weights()) {
             case "packed" -> 1.6;
             case "int8" -> 1.15;
             case "int4" -> 0.65;
             default -> 2.1;
         };
-        long drafting = variant.drafts() ? model.drafting().parameters() : 0;
-        return (long) ((model.parameters() + drafting) * perWeight) + kvBytes(variant);
+        return (long) (parameters * perWeight);
+    }
+
+    /// What the weights of the largest group take at least: those of the first variant, and of one beside it.
+    public static long leastBytes(List<Variant> variants, long parameters) {
+        return weightBytes(variants.getFirst(), parameters)
+                + variants.stream().skip(1).mapToLong(variant -> weightBytes(variant, parameters)).max().orElse(0);
     }
 
     /// What an engine may take of a device that it shares with others: the rest is scratch, and weights that grow.

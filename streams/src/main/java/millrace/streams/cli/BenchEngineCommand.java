@@ -10,6 +10,7 @@ import millrace.engine.CacheFormats;
 import millrace.engine.CudaConfig;
 import millrace.engine.DeveloperModels.RandomSpec;
 import millrace.engine.EngineConfig;
+import millrace.engine.FreeMemory;
 import millrace.engine.KvFormat;
 import millrace.engine.Speculation;
 import millrace.streams.bench.BenchResult;
@@ -127,6 +128,7 @@ final class BenchEngineCommand implements Callable<Integer> {
                     }
                 }
             }
+            BenchModel.requireMemory(model, variants, FreeMemory.bytes());
             try (BenchModel local = BenchModel.of(model, keep, progress)) {
                 return measure(options, local, variants, counts, lengths, prefill, cuda, fill, prompts, progress);
             }
