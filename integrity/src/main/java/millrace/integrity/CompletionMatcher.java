@@ -48,10 +48,15 @@ public final class CompletionMatcher {
 
     /// One log's halves that still wait, by seq, and all that were ever seen.
     private static final class Log {
+        final Origin origin;
         final Map<Long, Stated> completions = new HashMap<>();
         final Map<Long, Attested> leaves = new HashMap<>();
         final OffsetSet answered = new OffsetSet();
         long oldest = Long.MAX_VALUE; // seq of the oldest completion
+
+        Log(Origin origin) {
+            this.origin = origin;
+        }
 
         Stream<Map.Entry<Long, Stated>> waitingCompletions(int asked) {
             return completions.entrySet().stream().filter(entry -> entry.getValue().round <= asked);
@@ -148,7 +153,7 @@ public final class CompletionMatcher {
         LogVerifier.require(origin.partition() == record.getAudit().getPartition() && seq >= 0, "RECON_POSITION",
                 "completion: position in the audit log", "seq of at least 0 in partition " + origin.partition(),
                 "seq %d in partition %d".formatted(seq, record.getAudit().getPartition()));
-        Log log = logs.computeIfAbsent(name, key -> new Log());
+        Log log = logs.computeIfAbsent(name, key -> new Log(origin));
         LogVerifier.require(log.answered.add(seq), "RECON_DUPLICATE",
                 "completion of leaf %d of log %s".formatted(seq, name), "one", "a second");
         Stated stated = stated(record, place);
@@ -211,7 +216,7 @@ public final class CompletionMatcher {
     private void take(AttestationRecord record, LogVerifier.Checked checked) {
         Origin origin = Origin.parse(record.getLogOrigin());
         beginnings.putIfAbsent(origin.partition(), new Beginning(origin.epoch(), record.getSeq()));
-        Log log = logs.computeIfAbsent(record.getLogOrigin(), key -> new Log());
+        Log log = logs.computeIfAbsent(record.getLogOrigin(), key -> new Log(origin));
         boolean answers = record.getEvent() == AuditEvent.INFERENCE || record.getEvent() == AuditEvent.REFUSED;
         Stated stated = log.completions.remove(record.getSeq());
         if (!answers || !record.getOutTopic().equals(completionsTopic)) {
@@ -309,14 +314,12 @@ public final class CompletionMatcher {
 
     /// Completions and leaves from before settling whose other half has not come.
     public long waiting() {
-        return logs.entrySet().stream().mapToLong(
-                log -> orphans(log.getKey(), log.getValue()).count() + log.getValue().waitingLeaves(asked).count()).sum();
+        return logs.values().stream().mapToLong(log -> orphans(log).count() + log.waitingLeaves(asked).count()).sum();
     }
 
     /// Completions that wait for a leaf which should be there.
-    private Stream<Map.Entry<Long, Stated>> orphans(String name, Log log) {
-        Origin origin = Origin.parse(name);
-        return log.waitingCompletions(asked).filter(waiting -> !isPruned(origin, waiting.getKey()));
+    private Stream<Map.Entry<Long, Stated>> orphans(Log log) {
+        return log.waitingCompletions(asked).filter(waiting -> !isPruned(log.origin, waiting.getKey()));
     }
 
     private boolean isPruned(Origin origin, long seq) {
@@ -336,7 +339,7 @@ public final class CompletionMatcher {
     /// What came before settling and has no other half, in order of log and seq, completions of a log first.
     public Stream<Refuted> unmatched() {
         return logs.entrySet().stream().flatMap(entry -> Stream.concat(
-                orphans(entry.getKey(), entry.getValue()).sorted(Map.Entry.comparingByKey())
+                orphans(entry.getValue()).sorted(Map.Entry.comparingByKey())
                         .map(waiting -> leafMissing(entry.getKey(), waiting.getKey(), waiting.getValue())),
                 entry.getValue().waitingLeaves(asked).sorted(Map.Entry.comparingByKey())
                         .map(waiting -> completionMissing(entry.getKey(), waiting.getKey(), waiting.getValue()))));
@@ -363,10 +366,8 @@ public final class CompletionMatcher {
 
     /// Completions whose leaves are no longer in the topic.
     public long pruned() {
-        return logs.entrySet().stream().mapToLong(log -> {
-            Origin origin = Origin.parse(log.getKey());
-            return log.getValue().completions.keySet().stream().filter(seq -> isPruned(origin, seq)).count();
-        }).sum();
+        return logs.values().stream().mapToLong(
+                log -> log.completions.keySet().stream().filter(seq -> isPruned(log.origin, seq)).count()).sum();
     }
 
     /// Completions that were found to agree with their leaf.
