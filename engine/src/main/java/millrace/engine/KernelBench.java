@@ -109,6 +109,8 @@ public final class KernelBench implements AutoCloseable {
     private final List<CacheMemory> memories = new ArrayList<>();
     private final List<Case> cases = new ArrayList<>();
     private final List<Pass> passes = new ArrayList<>();
+    private final List<Selection> selections = new ArrayList<>();
+    private final Map<Integer, Integer> copies = new HashMap<>(); // of a case's cache
     private final long rotationBytes;
     private final long devicePassBytes;
 
@@ -153,6 +155,16 @@ public final class KernelBench implements AutoCloseable {
         long start = System.nanoTime();
         passes.get(index).run();
         return (System.nanoTime() - start) / 1e9;
+    }
+
+    /// The choices of the cases `select`, in their order.
+    List<Selection> selections() {
+        return List.copyOf(selections);
+    }
+
+    /// How many caches the passes of a case read in turn.
+    int copies(int index) {
+        return copies.getOrDefault(index, 1);
     }
 
     @Override
@@ -267,12 +279,15 @@ public final class KernelBench implements AutoCloseable {
 
     static Rows random(Kernels kernels, int rows, int width) {
         Rows all = kernels.hostRows(rows, width);
-        var random = new SplittableRandom(7);
-        for (int i = 0; i < rows * width; i++) {
+        fill(kernels, all, rows, new SplittableRandom(7));
+        return all;
+    }
+
+    private static void fill(Kernels kernels, Rows all, int rows, SplittableRandom random) {
+        for (int i = 0; i < rows * all.width(); i++) {
             all.values()[i] = (float) random.nextGaussian();
         }
         kernels.send(all, rows);
-        return all;
     }
 
     // -------------------------------------------------------------------------------------------------- attention
@@ -296,7 +311,7 @@ public final class KernelBench implements AutoCloseable {
             KvLayout layers = layers(kernels, layout, tokens);
             List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
                 Rows keys = random(kernels, CacheShape.TOKENS, KV_HEADS * HEAD_DIM);
-                return caches(kernels, layers, tokens, batch -> kernels.store(shape, batch, 0, KV_HEADS, keys, keys));
+                return caches(kernels, layers.pageBytes(), tokens, 1, batch -> kernels.store(shape, batch, 0, KV_HEADS, keys, keys));
             });
             Rows q = random(kernels, 1, HEADS * HEAD_DIM);
             Rows out = kernels.hostRows(1, HEADS * HEAD_DIM);
@@ -321,23 +336,18 @@ public final class KernelBench implements AutoCloseable {
         if (!(layout.shape() instanceof CacheShape.Latent shape)) {
             return;
         }
-        KvLayout indexed = layout.withIndex(format.indexFormat(), 1, INDEX_DIM);
         float scale = (float) (1 / Math.sqrt(NOPE_DIM + ROPE_DIM));
         long flops = 2L * LATENT_HEADS * (2 * RANK + ROPE_DIM); // of a layer, for a position
         String name = "latent, " + LATENT_HEADS + " heads, " + RANK + " + " + ROPE_DIM + ", " + tokens + " tokens";
         Map<String, List<long[]>> caches = new HashMap<>();
+        Map<String, List<long[]>> keyCaches = new HashMap<>();
         for (Backend backend : backends) {
             Kernels kernels = backend.kernels();
-            KvLayout layers = layers(kernels, indexed, tokens);
-            CacheShape.Keys index = Objects.requireNonNull(layers.index());
+            KvLayout layers = layers(kernels, layout, tokens);
             List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
                 Rows latents = random(kernels, CacheShape.TOKENS, RANK);
                 Rows ropes = random(kernels, CacheShape.TOKENS, ROPE_DIM);
-                Rows keys = random(kernels, CacheShape.TOKENS, INDEX_DIM);
-                return caches(kernels, layers, tokens, batch -> {
-                    kernels.store(shape, batch, 0, latents, ropes);
-                    kernels.store(index, batch, layers.indexOffset(0), keys);
-                });
+                return caches(kernels, layers.pageBytes(), tokens, 1, batch -> kernels.store(shape, batch, 0, latents, ropes));
             });
             Rows latentQ = random(kernels, 1, LATENT_HEADS * RANK);
             Rows q = random(kernels, 1, LATENT_HEADS * (NOPE_DIM + ROPE_DIM));
@@ -351,7 +361,8 @@ public final class KernelBench implements AutoCloseable {
             });
             if (format.indexFormat() == format) {
                 int chosen = Math.min(CHOSEN, tokens / 2);
-                Selection selection = select(backend, layers, chosen, tokens, pages);
+                CacheShape.Keys index = Objects.requireNonNull(layout.withIndex(format, 1, INDEX_DIM).index());
+                Selection selection = select(backend, index, chosen, tokens, keyCaches);
                 Case sparse = new Case("sparse", backend.name(), format.id(), chosen + " of " + name, 1,
                         chosen * layout.bytesPerToken(), flops * chosen, 1);
                 add(backend, sparse, layers.layers(), tokens, pages, batch -> {
@@ -365,25 +376,39 @@ public final class KernelBench implements AutoCloseable {
         }
     }
 
-    /// Adds the choice of positions, and makes it. Pages are alike, so that of each the same slots are chosen.
-    private Selection select(Backend backend, KvLayout layers, int chosen, int tokens, List<long[]> pages) {
+    /// Adds the choice of positions, and makes it. Index keys lie in pages of their own, since beside latents those of all
+    /// copies might stay in the caches of the processor; and no two are alike, since a choice among equal scores is another one.
+    private Selection select(
+            Backend backend, CacheShape.Keys index, int chosen, int tokens, Map<String, List<long[]>> caches) {
         Kernels kernels = backend.kernels();
-        CacheShape.Keys index = Objects.requireNonNull(layers.index());
+        long block = index.blockBytes();
+        long bytes = (long) tokens / CacheShape.TOKENS * block;
+        int layers = layers(kernels, bytes);
+        List<long[]> pages = caches.computeIfAbsent(kernels.device().name(), device -> {
+            var random = new SplittableRandom(7);
+            Rows keys = kernels.hostRows(CacheShape.TOKENS, INDEX_DIM);
+            return caches(kernels, layers * block, tokens, tokens / CacheShape.TOKENS, batch -> {
+                fill(kernels, keys, CacheShape.TOKENS, random);
+                for (int layer = 0; layer < layers; layer++) {
+                    kernels.store(index, batch, layer * block, keys);
+                }
+            });
+        });
         Rows q = random(kernels, 1, INDEX_HEADS * INDEX_DIM);
         Rows weights = random(kernels, 1, INDEX_HEADS);
         Selection selection = kernels.selection(1, chosen);
         float scale = (float) (1 / Math.sqrt(INDEX_HEADS * INDEX_DIM));
-        long bytes = (long) tokens / CacheShape.TOKENS * index.blockBytes();
         String name = chosen + " of " + tokens + " index keys, " + INDEX_HEADS + " heads of " + INDEX_DIM;
         Case one = new Case("select", backend.name(), index.format().name().toLowerCase(Locale.ROOT), name, 1, bytes,
                 2L * INDEX_HEADS * INDEX_DIM * tokens, 1);
-        add(backend, one, layers.layers(), tokens, pages, batch -> {
-            for (int layer = 0; layer < layers.layers(); layer++) {
-                kernels.select(index, batch, layers.indexOffset(layer), INDEX_HEADS, scale, q, weights, selection);
+        add(backend, one, layers, tokens, pages, batch -> {
+            for (int layer = 0; layer < layers; layer++) {
+                kernels.select(index, batch, layer * block, INDEX_HEADS, scale, q, weights, selection);
             }
             kernels.fetch(weights, 1);
         });
         passes.getLast().run();
+        selections.add(selection);
         return selection;
     }
 
@@ -394,9 +419,11 @@ public final class KernelBench implements AutoCloseable {
 
     /// The layout of one layer, with as many as a pass reads.
     private KvLayout layers(Kernels kernels, KvLayout one, int tokens) {
-        int layers = kernels.memoryBytes() > 0 ? operations(kernels, bytes(one, tokens), MOST_LAYERS) : 1;
-        KvLayout all = new KvLayout(one.format(), layers, one.heads(), one.shape());
-        return one.index() == null ? all : all.withIndex(Objects.requireNonNull(one.indexFormat()), layers, INDEX_DIM);
+        return new KvLayout(one.format(), layers(kernels, bytes(one, tokens)), one.heads(), one.shape());
+    }
+
+    private int layers(Kernels kernels, long bytes) {
+        return kernels.memoryBytes() > 0 ? operations(kernels, bytes, MOST_LAYERS) : 1;
     }
 
     private interface Operation {
@@ -414,6 +441,7 @@ public final class KernelBench implements AutoCloseable {
             step.addSegment(pages, pages.length, 1, tokens - 1, 1);
             return step;
         }).toList();
+        copies.put(cases.size(), steps.size());
         var next = new int[1];
         passes.add(() -> {
             StepInputs step = steps.get(next[0]++ % steps.size());
@@ -424,27 +452,31 @@ public final class KernelBench implements AutoCloseable {
                 one.bench(), one.backend(), one.format(), one.shape(), 1, layers * one.bytes(), layers * one.flops(), layers));
     }
 
-    /// Addresses of the pages of as many caches as those of the hardware cannot hold. All pages hold the same 16 tokens: what
-    /// they hold does not matter for the time.
-    private List<long[]> caches(Kernels kernels, KvLayout layout, int tokens, Operation store) {
+    /// Addresses of the pages of as many caches as those of the hardware cannot hold.
+    ///
+    /// @param page bytes of one
+    /// @param distinct pages that are stored, each by a call; those behind them repeat these
+    private List<long[]> caches(Kernels kernels, long page, int tokens, int distinct, Operation store) {
         int pages = tokens / CacheShape.TOKENS;
-        long page = layout.pageBytes();
         int count = (int) Math.max(1, Math.ceilDiv(rotationBytes, pages * page));
         CacheMemory memory = kernels.cache();
         memories.add(memory);
         long first = memory.allocate(count * pages * page);
         StepInputs step = kernels.inputs(CacheShape.TOKENS, 1, ROPE_DIM);
-        for (int i = 0; i < CacheShape.TOKENS; i++) {
-            step.addRow(0);
-        }
-        step.addSegment(new long[] {first}, 1, CacheShape.TOKENS, 0, 0);
-        kernels.send(step);
-        store.on(step.batch());
         try (Arena temporary = Arena.ofShared()) {
             MemorySegment one = temporary.allocate(page);
-            memory.read(first, one);
-            for (long i = 1; i < (long) count * pages; i++) {
-                memory.write(first + i * page, one);
+            for (int p = 0; p < distinct; p++) {
+                step.clear();
+                for (int i = 0; i < CacheShape.TOKENS; i++) {
+                    step.addRow(0);
+                }
+                step.addSegment(new long[] {first + p * page}, 1, CacheShape.TOKENS, 0, 0);
+                kernels.send(step);
+                store.on(step.batch());
+                memory.read(first + p * page, one);
+                for (long i = p + distinct; i < (long) count * pages; i += distinct) {
+                    memory.write(first + i * page, one);
+                }
             }
         }
         return IntStream.range(0, count)

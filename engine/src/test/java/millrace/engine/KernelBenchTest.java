@@ -49,4 +49,31 @@ class KernelBenchTest {
     void backendsOfOneMemoryShareTheirCaches() {
         assertThat(cases(List.of("scalar", "vector"), CudaConfig.SYSTEM, 1)).hasSizeGreaterThan(80);
     }
+
+    @Test
+    void indexKeysOfAllPagesShouldDiffer() {
+        try (KernelBench bench = new KernelBench(List.of("scalar"), 1, SMALL, CudaConfig.SYSTEM, ROTATION, DEVICE_PASS)) {
+            assertThat(bench.selections()).hasSize(3).allSatisfy(selection -> {
+                List<Integer> first = new ArrayList<>();
+                List<Integer> second = new ArrayList<>();
+                for (int position : selection.positions()) {
+                    (position < 16 ? first : second).add(position % 16);
+                }
+                assertThat(first).as("slots of the first page and of the second").isNotEqualTo(second);
+            });
+        }
+    }
+
+    @Test
+    void indexKeysShouldFillTheRotationByThemselves() {
+        KernelBench.Size small = new KernelBench.Size(16, 32, 16);
+        try (KernelBench bench = new KernelBench(List.of("scalar"), 1, small, CudaConfig.SYSTEM, ROTATION, DEVICE_PASS)) {
+            for (int i = 0; i < bench.cases().size(); i++) {
+                KernelBench.Case one = bench.cases().get(i);
+                if (one.bench().equals("select")) {
+                    assertThat(bench.copies(i) * one.bytes()).as("%s", one).isGreaterThanOrEqualTo(ROTATION);
+                }
+            }
+        }
+    }
 }
