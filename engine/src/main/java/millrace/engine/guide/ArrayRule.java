@@ -5,7 +5,7 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /// A JSON array: its first items each of a shape of their own, the others of one.
-final class ArrayRule implements Rule {
+final class ArrayRule extends ContainerRule {
     static final int UNBOUNDED = -1;
 
     final List<Shape> first;
@@ -18,61 +18,33 @@ final class ArrayRule implements Rule {
     /// Most items, or [#UNBOUNDED].
     final int maxItems;
 
-    private final boolean shared;
-    private int depth = NEVER;
-    private int need;
-
     ArrayRule(List<Shape> first, @Nullable Shape others, int minItems, int maxItems, boolean shared) {
+        super(shared);
         this.first = List.copyOf(first);
         this.others = others;
         this.minItems = minItems;
         boolean shorter = others == null && (maxItems == UNBOUNDED || maxItems > first.size());
         this.maxItems = shorter ? first.size() : maxItems;
-        this.shared = shared;
     }
 
     @Override
-    public int depth() {
-        return depth;
-    }
-
-    /// One round of finding the least depth.
-    ///
-    /// @return whether it changed
-    boolean deepen() {
+    int depthInside() {
         int inside = maxItems != UNBOUNDED && minItems > maxItems ? NEVER : 0;
         for (int i = 0; i < Math.min(minItems, first.size() + 1); i++) {
             Shape item = item(i);
             inside = Math.max(inside, item == null ? NEVER : item.depth());
         }
-        int now = Math.min(NEVER, inside + 1);
-        boolean changed = now != depth;
-        depth = now;
-        return changed;
-    }
-
-    /// Once depths are known: above which depth nothing inside is cut off.
-    void settle() {
-        for (Shape item : first) {
-            need = Math.max(need, item.need());
-        }
-        if (others != null) {
-            need = Math.max(need, others.need());
-        }
-    }
-
-    int need() {
-        return need;
+        return inside;
     }
 
     @Override
-    public boolean shared() {
-        return shared;
+    List<Shape> inside() {
+        return with(first, others);
     }
 
     @Override
     public Place start(int depthLeft) {
-        return new At(this, Phase.START, 0, 0, minItems, maxItems, Math.min(depthLeft - 1, need));
+        return new At(this, Phase.START, 0, 0, minItems, maxItems, Math.min(depthLeft - 1, need()));
     }
 
     @Nullable Shape item(int index) {

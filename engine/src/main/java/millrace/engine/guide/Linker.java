@@ -1,7 +1,6 @@
 package millrace.engine.guide;
 
 import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Deque;
 import java.util.LinkedHashSet;
@@ -24,20 +23,23 @@ final class Linker {
             }
             rules.addAll(shape.rules());
         }
+        // Those that serve all schemas are measured already.
+        List<ContainerRule> containers = rules.stream().filter(ContainerRule.class::isInstance).map(ContainerRule.class::cast)
+                .filter(container -> !container.shared()).toList();
         // Depths only fall; after n rounds those up to n are the least.
         boolean changed = true;
         for (int round = 0; changed && round <= Guide.MAX_DEPTH; round++) {
             shapes.forEach(Shape::measure);
             changed = false;
-            for (Rule rule : rules) {
-                changed |= deepen(rule);
+            for (ContainerRule container : containers) {
+                changed |= container.deepen();
             }
         }
         shapes.forEach(Shape::prune);
         if (root.depth() > Guide.MAX_DEPTH) {
             throw Refusal.unsatisfiable(root.where);
         }
-        rules.forEach(Linker::settle);
+        containers.forEach(ContainerRule::settle);
     }
 
     /// The largest depth of a rule that is reached from a shape.
@@ -50,46 +52,10 @@ final class Linker {
             need = Math.max(need, shape.need());
             for (Rule rule : shape.rules()) {
                 if (seen.add(rule)) {
-                    open.addAll(inside(rule));
+                    open.addAll(rule instanceof ContainerRule container ? container.inside() : List.of());
                 }
             }
         }
         return need;
-    }
-
-    private static List<Shape> inside(Rule rule) {
-        List<Shape> inside = new ArrayList<>();
-        switch (rule) {
-            case ObjectRule object -> {
-                inside.addAll(object.values);
-                if (object.others != null) {
-                    inside.add(object.others);
-                }
-            }
-            case ArrayRule array -> {
-                inside.addAll(array.first);
-                if (array.others != null) {
-                    inside.add(array.others);
-                }
-            }
-            default -> {}
-        }
-        return inside;
-    }
-
-    private static boolean deepen(Rule rule) {
-        return switch (rule) {
-            case ObjectRule object -> !object.shared() && object.deepen();
-            case ArrayRule array -> !array.shared() && array.deepen();
-            default -> false;
-        };
-    }
-
-    private static void settle(Rule rule) {
-        switch (rule) {
-            case ObjectRule object when !object.shared() -> object.settle();
-            case ArrayRule array when !array.shared() -> array.settle();
-            default -> {}
-        }
     }
 }

@@ -5,7 +5,7 @@ import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /// A JSON object: declared properties in their order, some of them optional, then others if it is open. No key comes twice.
-final class ObjectRule implements Rule {
+final class ObjectRule extends ContainerRule {
     final List<String> names;
     final List<Shape> values;
     final boolean[] required;
@@ -18,13 +18,9 @@ final class ObjectRule implements Rule {
     final @Nullable Shape othersByTheLetter;
 
     private final KeyRule keys;
-    private final boolean shared;
 
     /// For each index the first required property from there on, or the number of properties.
     private final int[] nextRequired;
-
-    private int depth = NEVER;
-    private int need;
 
     ObjectRule(
             List<String> names,
@@ -34,12 +30,12 @@ final class ObjectRule implements Rule {
             @Nullable Shape othersByTheLetter,
             boolean shared,
             boolean guarded) {
+        super(shared);
         this.names = List.copyOf(names);
         this.values = List.copyOf(values);
         this.required = required.clone();
         this.others = others;
         this.othersByTheLetter = othersByTheLetter;
-        this.shared = shared;
         keys = new KeyRule(this, names, guarded);
         nextRequired = new int[names.size() + 1];
         nextRequired[names.size()] = names.size();
@@ -49,48 +45,24 @@ final class ObjectRule implements Rule {
     }
 
     @Override
-    public int depth() {
-        return depth;
-    }
-
-    /// One round of finding the least depth.
-    ///
-    /// @return whether it changed
-    boolean deepen() {
+    int depthInside() {
         int inside = 0;
         for (int i = 0; i < required.length; i++) {
             if (required[i]) {
                 inside = Math.max(inside, values.get(i).depth());
             }
         }
-        int now = Math.min(NEVER, inside + 1);
-        boolean changed = now != depth;
-        depth = now;
-        return changed;
-    }
-
-    /// Once depths are known: above which depth nothing inside is cut off.
-    void settle() {
-        for (Shape value : values) {
-            need = Math.max(need, value.need());
-        }
-        if (others != null) {
-            need = Math.max(need, others.need());
-        }
-    }
-
-    int need() {
-        return need;
+        return inside;
     }
 
     @Override
-    public boolean shared() {
-        return shared;
+    List<Shape> inside() {
+        return with(values, others);
     }
 
     @Override
     public Place start(int depthLeft) {
-        return new At(this, Phase.START, 0, 0, Math.min(depthLeft - 1, need));
+        return new At(this, Phase.START, 0, 0, Math.min(depthLeft - 1, need()));
     }
 
     /// Whether property `index` may be the next after those before `from`.

@@ -2,7 +2,7 @@ package millrace.engine.guide;
 
 /// One way a value, a key or a document may look. Rules that hold others are compared by identity.
 sealed interface Rule extends Part
-        permits StringRule, NumberRule, RangeRule, LiteralRule, KeyRule, ObjectRule, ArrayRule, RawRule, PairsRule, Whole {
+        permits StringRule, NumberRule, RangeRule, LiteralRule, KeyRule, ContainerRule, RawRule, PairsRule, Whole {
     /// In place of a depth: nothing finite looks like this.
     int NEVER = 1 << 28;
 
