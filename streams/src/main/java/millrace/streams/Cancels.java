@@ -29,15 +29,18 @@ final class Cancels {
     private final AvroDecoder<Control> decoder;
     private final ServiceMetrics metrics;
     private final RequestMemory memory;
+    private final Ticker ticker;
     /// Prompts in flight that were cancelled, by their offset.
     private final Map<Long, Bytes> ending = new HashMap<>();
-    private long warnedAtNanos = System.nanoTime() - WARN_EVERY_NANOS;
+    private long warnedAtNanos;
 
-    Cancels(String topic, AvroDecoder<Control> decoder, ServiceMetrics metrics, RequestMemory memory) {
+    Cancels(String topic, AvroDecoder<Control> decoder, ServiceMetrics metrics, RequestMemory memory, Ticker ticker) {
         this.topic = topic;
         this.decoder = decoder;
         this.metrics = metrics;
         this.memory = memory;
+        this.ticker = ticker;
+        warnedAtNanos = ticker.nanos() - WARN_EVERY_NANOS;
     }
 
     boolean isFrom(String topic) {
@@ -72,8 +75,9 @@ final class Cancels {
     private @Nullable Bytes refused(Source source, String result, String code) {
         metrics.cancel(result);
         // Clients write this topic: none may fill the log.
-        if (System.nanoTime() - warnedAtNanos >= WARN_EVERY_NANOS) {
-            warnedAtNanos = System.nanoTime();
+        long now = ticker.nanos();
+        if (now - warnedAtNanos >= WARN_EVERY_NANOS) {
+            warnedAtNanos = now;
             LOG.warn("cancellation {}: {}: it is passed over, as all of its kind", source.position(), code);
         }
         return null;

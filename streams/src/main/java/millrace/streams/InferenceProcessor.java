@@ -161,7 +161,8 @@ final class InferenceProcessor implements Processor<byte[], byte[], byte[], Hand
         pending = context.getStateStore(PENDING_STORE);
         memory = new RequestMemory(
                 context.getStateStore(SEEN_STORE), context.getStateStore(CANCELLED_STORE), dedupRetentionMs, shared.clock());
-        cancels = new Cancels(shared.config().string("topics.cancels"), shared.cancels(), shared.metrics(), memory);
+        cancels = new Cancels(
+                shared.config().string("topics.cancels"), shared.cancels(), shared.metrics(), memory, shared.ticker());
         poll = shared.clients().ofCurrentThread();
         queue = shared.metrics().queues().of(context.taskId().partition());
         queue.open();

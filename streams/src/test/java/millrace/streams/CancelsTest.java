@@ -14,6 +14,7 @@ import millrace.schemas.Completion;
 import millrace.schemas.Control;
 import millrace.schemas.ControlKind;
 import millrace.schemas.FinishReason;
+import millrace.streams.simulation.LogCapture;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -198,5 +199,24 @@ class CancelsTest {
         service.cancel(null, "r-1");
         service.send(prompt("r-1", "q").setModel("another").build());
         assertThat(service.completion(0).getErrorCode()).isEqualTo("MODEL_UNKNOWN");
+    }
+
+    /// Clients write the topic: none may fill the log, and none may be passed over for ever without a word.
+    @Test
+    void tellsAgainOfWhatItCannotReadAfterHalfAMinute() {
+        start();
+        try (LogCapture logs = new LogCapture()) {
+            service.cancelRaw(new byte[] {1}, new RecordHeaders());
+            service.cancelRaw(new byte[] {2}, new RecordHeaders());
+            assertThat(warnings(logs)).isEqualTo(1);
+            service.pass(30_000);
+            service.cancelRaw(new byte[] {3}, new RecordHeaders());
+            assertThat(warnings(logs)).isEqualTo(1);
+        }
+        assertThat(cancels("unreadable")).isEqualTo(3);
+    }
+
+    private static long warnings(LogCapture logs) {
+        return logs.take().stream().filter(line -> line.startsWith("WARN cancellation ")).count();
     }
 }

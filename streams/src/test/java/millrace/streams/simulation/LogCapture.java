@@ -12,13 +12,13 @@ import org.apache.logging.log4j.core.config.LoggerConfig;
 import org.apache.logging.log4j.core.config.Property;
 
 /// Takes what the service logs, at every level, instead of the console.
-final class LogCapture implements AutoCloseable {
+public final class LogCapture implements AutoCloseable {
     static final String LOGGER = "millrace.streams";
 
     private final LoggerContext context = (LoggerContext) LogManager.getContext(false);
     private final List<String> lines = new ArrayList<>();
 
-    LogCapture() {
+    public LogCapture() {
         AbstractAppender appender = new AbstractAppender("simulation", null, null, false, Property.EMPTY_ARRAY) {
             @Override
             public void append(LogEvent event) {
@@ -37,7 +37,7 @@ final class LogCapture implements AutoCloseable {
     }
 
     /// The lines since the last call, each with its level first.
-    List<String> take() {
+    public List<String> take() {
         synchronized (lines) {
             List<String> taken = List.copyOf(lines);
             lines.clear();
