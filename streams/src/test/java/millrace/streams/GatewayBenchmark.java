@@ -38,8 +38,8 @@ class GatewayBenchmark {
 
     @Test
     void addedLatency() throws Exception {
-        // As in a process of its own: read once, when the first server is made, which here is the registry.
-        System.setProperty("sun.net.httpserver.nodelay", "true");
+        // As in a process of its own; here the registry has the first server.
+        Gateway.prepareProcess();
         try (EmbeddedCluster cluster = EmbeddedCluster.ephemeral()) {
             Map<String, String> settings = new HashMap<>(cluster.serviceConfig());
             settings.putAll(Map.of("state.dir", temp.resolve("state").toString(), "topics.partitions", "1", "health.port", "-1",

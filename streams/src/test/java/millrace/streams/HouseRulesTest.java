@@ -67,7 +67,7 @@ class HouseRulesTest {
             Map.entry("batch", Set.of("", "registry", "openai")),
             Map.entry("gateway", Set.of("", "registry", "client", "openai", "batch")),
             Map.entry("demo", Set.of("", "embedded", "registry")),
-            Map.entry("bench", Set.of("", "embedded", "registry", "demo", "client")),
+            Map.entry("bench", Set.of("", "embedded", "registry", "demo", "client", "gateway", "openai")),
             Map.entry("drill", Set.of("", "registry", "demo")),
             Map.entry("gpu", Set.of()),
             Map.entry("cli", Set.of("", "embedded", "registry", "demo", "drill", "bench", "gpu", "client", "openai", "batch",

@@ -10,6 +10,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
 import millrace.engine.FinishReason;
 import millrace.engine.Generation;
 import millrace.engine.GenerationListener;
@@ -52,6 +53,7 @@ public final class PacedEngine implements TextEngine {
     private final NoOpEngine facts = new NoOpEngine();
     private final long stepNanos;
     private final int batch;
+    private final Consumer<String> chosen;
     private final AtomicLong answered = new AtomicLong();
     private final Queue<Job> submitted = new ConcurrentLinkedQueue<>();
     private final AtomicInteger load = new AtomicInteger();
@@ -66,8 +68,14 @@ public final class PacedEngine implements TextEngine {
     /// @param step from word to word
     /// @param batch prompts that run at once
     public PacedEngine(Duration step, int batch) {
+        this(step, batch, word -> {});
+    }
+
+    /// @param chosen is told of every word when it is chosen, before anybody else
+    PacedEngine(Duration step, int batch, Consumer<String> chosen) {
         this.stepNanos = step.toNanos();
         this.batch = batch;
+        this.chosen = chosen;
         thread.start();
     }
 
@@ -120,6 +128,7 @@ public final class PacedEngine implements TextEngine {
     /// @return whether it has ended
     private boolean step(Job job) {
         if (!job.cancelled && job.given < job.words.length) {
+            chosen.accept(job.words[job.given]);
             String word = (job.given == 0 ? "" : " ") + job.words[job.given++];
             job.text.append(word);
             job.first = job.given == 1 ? System.nanoTime() : job.first;

@@ -17,6 +17,7 @@ import picocli.CommandLine.Spec;
 @Command(name = "preview", mixinStandardHelpOptions = true,
         description = {
             "How soon a client sees a token: from its choice to the listener of the Java client, through a broker in the same process.",
+            "Then the same to the socket of a client that streams from the gateway.",
             "An engine of equal steps gives every running prompt one word a step."
         },
         footer = {
@@ -62,6 +63,8 @@ final class BenchPreviewCommand implements Callable<Integer> {
             out.printf(Locale.ROOT, "round %d  first token  %s%n", round, result.first());
             out.printf(Locale.ROOT, "round %d  every token  %s%n", round, result.every());
             out.printf(Locale.ROOT, "round %d  %d deltas for %d tokens, %d lost%n", round, result.deltas(), result.tokens(), result.lost());
+            out.printf(Locale.ROOT, "round %d  first token, gateway  %s%n", round, result.gatewayFirst());
+            out.printf(Locale.ROOT, "round %d  every token, gateway  %s%n", round, result.gatewayEvery());
             out.flush();
         }
         return 0;

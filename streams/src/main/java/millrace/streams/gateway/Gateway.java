@@ -41,16 +41,21 @@ public final class Gateway implements AutoCloseable {
     private final GatewayMetrics metrics;
     private volatile boolean stopping;
 
-    /// Connects and listens.
-    ///
-    /// @throws IllegalStateException when the port cannot be bound
-    public static Gateway start(GatewayConfig config) throws IOException {
-        // Read once, when the first server is made: an answer must not wait for the acknowledgement of the one before,
-        // and a client that sends its request by drops does not keep a thread for ever.
+    /// Sets what the JDK's server reads once, when the first of a process is made; a process that makes another one before its
+    /// gateway calls this before. An answer must not wait for the acknowledgement of the one before, and a client that sends
+    /// its request by drops does not keep a thread for ever.
+    public static void prepareProcess() {
         System.setProperty("sun.net.httpserver.nodelay", "true");
         if (System.getProperty("sun.net.httpserver.maxReqTime") == null) {
             System.setProperty("sun.net.httpserver.maxReqTime", REQUEST_SECONDS);
         }
+    }
+
+    /// Connects and listens.
+    ///
+    /// @throws IllegalStateException when the port cannot be bound
+    public static Gateway start(GatewayConfig config) throws IOException {
+        prepareProcess();
         ApiKeys keys = config.keysFile() == null ? ApiKeys.none() : ApiKeys.read(config.keysFile());
         HttpServer server;
         try {
