@@ -133,14 +133,16 @@ public final class Engine implements TextEngine {
 
     // The weights are repacked into memory of their own: the files need not stay open.
     private static Engine open(
-            EngineConfig config,
+            EngineConfig asked,
             WeightCheck check,
             CodecReader reader,
             UnaryOperator<StepModel> around,
             Deque<AutoCloseable> resources) {
-        try (ModelFiles files = ModelFiles.open(config.model())) {
-            ModelTrust trust = check.check(new Opened(config.model(), files));
-            ModelConfig model = drafting(config.speculation(), ModelConfig.read(files), files);
+        try (ModelFiles files = ModelFiles.open(asked.model())) {
+            ModelTrust trust = check.check(new Opened(asked.model(), files));
+            ModelConfig model = drafting(asked.speculation(), ModelConfig.read(files), files);
+            // Nobody reserves rows for drafts that there will not be.
+            EngineConfig config = model.draft() == null ? asked.withSpeculation(Speculation.OFF) : asked;
             TensorExpectation.check(model, files);
             TextCodec codec = reader.read(files, config.chatFormat());
             int maxContext = maxContext(config, model);
@@ -228,7 +230,7 @@ public final class Engine implements TextEngine {
                 trust,
                 blockTable,
                 backend.kernels().device(),
-                model.draft() == null ? Speculation.OFF : config.speculation());
+                config.speculation());
     }
 
     /// @param identity names all that the bytes of a page depend on, tokens and salt apart
@@ -268,7 +270,7 @@ public final class Engine implements TextEngine {
                 StepClock.system(),
                 new BatchLoop.Limits(
                         config.maxBatch(), config.prefillChunk(), logitRows(config), config.agingMs(),
-                        transformer.drafts() ? config.speculation() : Speculation.OFF),
+                        config.speculation()),
                 checks);
     }
 

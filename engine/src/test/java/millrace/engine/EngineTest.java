@@ -221,8 +221,11 @@ class EngineTest {
                 "SPECULATION_UNAVAILABLE",
                 "engine.speculation: expected off or auto, as the model has no draft layer (num_nextn_predict_layers and the"
                         + " tensors behind its last layer), got mtp; use a checkpoint that ships it, or leave it out");
-        try (Engine without = Engine.openForIds(config().withModel(dense).withSpeculation(Speculation.of("auto:2")))) {
+        EngineConfig plain = config().withModel(dense);
+        try (Engine off = Engine.openForIds(plain);
+                Engine without = Engine.openForIds(plain.withSpeculation(Speculation.of("auto:2")))) {
             assertThat(without.card().speculation()).isEqualTo(Speculation.OFF);
+            assertThat(without.card().memory().scratch()).as("no rows for drafts").isEqualTo(off.card().memory().scratch());
         }
         try (Engine with = Engine.open(config().withSpeculation(Speculation.of("auto:2")))) {
             assertThat(with.card().speculation().id()).isEqualTo("auto:2");
