@@ -407,7 +407,7 @@ public final class ServiceConfig {
                 integer("engine.prefill.chunk"),
                 integer("engine.max.context"),
                 blankToNull(string("engine.model.digest")),
-                blankToNull(string("engine.chat.format")),
+                chatFormat(),
                 integrity());
     }
 
@@ -427,6 +427,11 @@ public final class ServiceConfig {
     /// A span that is given with its unit.
     Duration span(String key) {
         return Durations.parse(key, string(key));
+    }
+
+    /// The chat format that is set, or null where the model's files tell it.
+    public @Nullable String chatFormat() {
+        return blankToNull(string("engine.chat.format"));
     }
 
     private static @Nullable String blankToNull(String value) {

@@ -9,6 +9,7 @@ import millrace.engine.KvFormat;
 import millrace.engine.Machine;
 import millrace.engine.Speculation;
 import millrace.schemas.AttestationRecord;
+import millrace.streams.ServiceConfig;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
@@ -53,11 +54,13 @@ final class AuditEngineOptions {
     /// @param attested profile and KV format of the leaves
     /// @param logitsEvery tokens that one logits digest of the leaves covers; 0 for none
     /// @param activations whether activation proofs are made, as some of the leaves have them
-    Engine open(CudaConfig cuda, AttestationRecord attested, int logitsEvery, boolean activations) {
+    Engine open(ServiceConfig service, AttestationRecord attested, int logitsEvery, boolean activations) {
         try (LocalModel local = LocalModel.of(model)) {
             CacheFormats cache = CacheFormats.of(attested.getKvFormat());
             IntegrityConfig checks = IntegrityConfig.DEFAULT;
+            CudaConfig cuda = CudaConfig.of(service.string("engine.cuda.driver")).withDevice(service.integer("engine.cuda.device"));
             EngineConfig config = EngineConfig.of(local.directory()).withBackend(backend(attested.getProfile())).withCuda(cuda).withThreads(threads)
+                    .withChatFormat(service.chatFormat())
                     .withMaxBatch(batch).withWeightFormat(weights)
                     .withKvFormat(kvFormat == null ? cache.kv() : KvFormat.ofIdOrAuto(kvFormat))
                     .withIndexFormat(indexFormat == null ? cache.index() : CacheFormats.indexOfIdOrAuto(indexFormat))

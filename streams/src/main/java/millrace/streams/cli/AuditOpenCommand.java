@@ -126,7 +126,7 @@ final class AuditOpenCommand implements Callable<Integer> {
         ObjectNode fields = AuditConsole.object();
         var list = fields.putArray("answers");
         for (Answer answer : read.answers()) {
-            List<Item> items = items(answer);
+            List<Item> items = items(answer, config.chatFormat());
             Verdict ofAnswer = verdict(answer, items);
             verdict = verdict instanceof Refuted || ofAnswer.ok() ? verdict : ofAnswer;
             if (json) {
@@ -168,7 +168,7 @@ final class AuditOpenCommand implements Callable<Integer> {
                 item.opens == null ? "not_here" : item.opens ? "opens" : "does_not_open"));
     }
 
-    private List<Item> items(Answer answer) {
+    private List<Item> items(Answer answer, @Nullable String chatFormat) {
         AttestationRecord leaf = answer.leaf().record();
         Completion completion = answer.completion();
         byte[] key = salt(completion);
@@ -178,7 +178,7 @@ final class AuditOpenCommand implements Callable<Integer> {
             byte[] value = record == null || record.value() == null ? new byte[0] : record.value();
             items.add(item("record", leaf.getPromptCommit(), key, record != null, () -> Commitment.record(key(key), value)));
         } else {
-            prompt(items, leaf, key, record);
+            prompt(items, answer, key, chatFormat);
         }
         boolean here = completion != null;
         String text = completion == null ? "" : completion.getText();
@@ -206,8 +206,9 @@ final class AuditOpenCommand implements Callable<Integer> {
     }
 
     private void prompt(
-            List<Item> items, AttestationRecord leaf, byte @Nullable [] key,
-            @Nullable ConsumerRecord<byte[], byte[]> record) {
+            List<Item> items, Answer answer, byte @Nullable [] key, @Nullable String chatFormat) {
+        AttestationRecord leaf = answer.leaf().record();
+        ConsumerRecord<byte[], byte[]> record = answer.prompt();
         Prompt prompt = record == null ? null : readable(record.value());
         if (prompt == null) {
             items.add(new Item("prompt", null,
@@ -219,7 +220,7 @@ final class AuditOpenCommand implements Callable<Integer> {
         if (model == null && PromptText.needsModel(prompt)) {
             items.add(new Item("prompt", null, "a chat format or tokenizer made it: give --model"));
         } else {
-            String text = text(prompt);
+            String text = text(prompt, chatFormat);
             items.add(text == null ? new Item("prompt", false, "this model cannot render it")
                     : item("prompt", leaf.getPromptCommit(), key, true, () -> Commitment.prompt(key(key), text)));
         }
@@ -230,12 +231,12 @@ final class AuditOpenCommand implements Callable<Integer> {
         }
     }
 
-    private @Nullable String text(Prompt prompt) {
+    private @Nullable String text(Prompt prompt, @Nullable String chatFormat) {
         if (!PromptText.needsModel(prompt) || model == null) {
             return prompt.getPrompt();
         }
         try (LocalModel local = LocalModel.of(model)) {
-            return PromptText.of(prompt, TextCodec.open(local.directory(), null));
+            return PromptText.of(prompt, TextCodec.open(local.directory(), chatFormat));
         } catch (InvalidRequestException notRenderable) {
             return null;
         }

@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.function.Function;
-import millrace.engine.CudaConfig;
 import millrace.engine.Engine;
 import millrace.integrity.IntegrityException;
 import millrace.integrity.Verdict;
@@ -96,17 +95,13 @@ final class AuditReplayCommand implements Callable<Integer> {
         if (log.client.registry == null) {
             WireReader<Prompt> reader = new WireReader<>(Schemas.PROMPT, null);
             AuditOptions options = log.options(config, completions, answers.partition, Duration.ZERO, null);
-            return replay(console, cuda(config), options, record -> reader.read(record.value()).record());
+            return replay(console, config, options, record -> reader.read(record.value()).record());
         }
         try (SchemaRegistryClient registry = SchemaRegistryClient.open(config.registry())) {
             AvroDecoder<Prompt> decoder = new AvroDecoder<>(registry, Prompt.class);
             AuditOptions options = log.options(config, completions, answers.partition, Duration.ZERO, registry::byId);
-            return replay(console, cuda(config), options, record -> decode(decoder, record));
+            return replay(console, config, options, record -> decode(decoder, record));
         }
-    }
-
-    private static CudaConfig cuda(ServiceConfig config) {
-        return CudaConfig.of(config.string("engine.cuda.driver")).withDevice(config.integer("engine.cuda.device"));
     }
 
     private static Prompt decode(AvroDecoder<Prompt> decoder, ConsumerRecord<byte[], byte[]> record) {
@@ -119,7 +114,7 @@ final class AuditReplayCommand implements Callable<Integer> {
     }
 
     private int replay(
-            AuditConsole console, CudaConfig cuda, AuditOptions options, Function<ConsumerRecord<byte[], byte[]>, Prompt> decoder)
+            AuditConsole console, ServiceConfig config, AuditOptions options, Function<ConsumerRecord<byte[], byte[]>, Prompt> decoder)
             throws IOException {
         long start = System.nanoTime();
         AnswerReader.Read read = AnswerReader.read(options, answers.selection(Replay::isAnswer), console.progress());
@@ -135,7 +130,7 @@ final class AuditReplayCommand implements Callable<Integer> {
         console.note("%d answers to compute again".formatted(found.size()));
         int logitsEvery = found.stream().mapToInt(answer -> answer.leaf().record().getLogitsEvery()).max().orElse(0);
         boolean proofs = found.stream().anyMatch(answer -> answer.leaf().record().getProofsCommit() != null);
-        try (Engine opened = engine.open(cuda, found.getFirst().leaf().record(), logitsEvery, proofs)) {
+        try (Engine opened = engine.open(config, found.getFirst().leaf().record(), logitsEvery, proofs)) {
             console.note("engine: %s, %s, KV %s, weights %s, %s".formatted(opened.card().name(), opened.card().backend(),
                     opened.card().kvFormat(), opened.card().weightFormat(), opened.card().profile()));
             List<Result> results = new Replay(opened, opened::trace, decoder, logitsEvery)
