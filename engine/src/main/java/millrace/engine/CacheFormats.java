@@ -11,11 +11,10 @@ import org.jspecify.annotations.Nullable;
 /// @param index of index keys; null where there are none
 public record CacheFormats(KvFormat kv, @Nullable KvFormat index) {
     private static final String INDEX = " index ";
-    private static final List<KvFormat> OF_INDEX = List.of(KvFormat.F32, KvFormat.BF16, KvFormat.INT8);
 
     /// What configuration may say of index keys: `auto`, then the id of each of their formats.
     public static List<String> indexIds() {
-        return Stream.concat(Stream.of("auto"), OF_INDEX.stream().map(KvFormat::id)).toList();
+        return Stream.concat(Stream.of("auto"), KvFormat.ofIndex().stream().map(KvFormat::id)).toList();
     }
 
     /// The format of index keys of that id, or null for `auto`.
@@ -25,7 +24,7 @@ public record CacheFormats(KvFormat kv, @Nullable KvFormat index) {
         if (id.equals("auto")) {
             return null;
         }
-        for (KvFormat format : OF_INDEX) {
+        for (KvFormat format : KvFormat.ofIndex()) {
             if (format.id().equals(id)) {
                 return format;
             }

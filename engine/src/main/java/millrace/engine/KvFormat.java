@@ -87,16 +87,29 @@ public enum KvFormat {
         };
     }
 
+    /// Whether index keys may have it, where they are not too long for it.
+    private boolean isOfIndex() {
+        return switch (this) {
+            case F32, BF16, INT8 -> true;
+            case INT4, FP8, FP8_PLAIN -> false;
+        };
+    }
+
+    /// The formats that index keys may have, in the order of their declaration.
+    public static List<KvFormat> ofIndex() {
+        return Arrays.stream(values()).filter(KvFormat::isOfIndex).toList();
+    }
+
     /// Refuses a format that index keys cannot have.
     ///
     /// @param dim dimensions of an index key
     /// @throws BackendException `KV_INDEX_FORMAT`
     public void requireForIndex(int dim) {
-        boolean fits = this == F32 || this == BF16 || this == INT8 && dim <= CacheShape.Grouped.MOST_INT8_DIM;
-        if (!fits) {
+        if (!isOfIndex() || this == INT8 && dim > CacheShape.Grouped.MOST_INT8_DIM) {
+            String formats = ofIndex().stream().map(KvFormat::id).collect(Collectors.joining(", "));
             throw new BackendException(
                     "KV_INDEX_FORMAT",
-                    "engine.kv.index.format: expected auto or one of f32, bf16, int8 (up to "
+                    "engine.kv.index.format: expected auto or one of " + formats + " (int8 up to "
                             + CacheShape.Grouped.MOST_INT8_DIM + " dimensions, the model has " + dim + "), got \"" + id() + "\"");
         }
     }

@@ -3,6 +3,7 @@ package millrace.engine;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import millrace.engine.kernel.CacheShape;
 import millrace.engine.kv.KvLayout;
 import org.junit.jupiter.api.Test;
 
@@ -28,6 +29,12 @@ final class CacheFormatsTest {
                 .hasMessage("format of index keys: expected one of auto, f32, bf16, int8, got \"fp8\"");
         assertThatThrownBy(() -> CacheFormats.of("int9")).hasMessageStartingWith("KV format: expected one of ");
         assertThat(CacheFormats.indexOfIdOrAuto("auto")).isNull();
+        assertThatThrownBy(() -> KvFormat.FP8.requireForIndex(128))
+                .hasMessage("engine.kv.index.format: expected auto or one of f32, bf16, int8 (int8 up to "
+                        + CacheShape.Grouped.MOST_INT8_DIM + " dimensions, the model has 128), got \"fp8\"");
+        assertThatThrownBy(() -> KvFormat.INT8.requireForIndex(CacheShape.Grouped.MOST_INT8_DIM + 1))
+                .hasMessageEndingWith("got \"int8\"");
+        KvFormat.BF16.requireForIndex(CacheShape.Grouped.MOST_INT8_DIM + 1);
     }
 
     @Test

@@ -48,15 +48,13 @@ public record KvLayout(
 
     /// The same with index keys.
     ///
-    /// @param indexFormat F32, BF16 or INT8
+    /// @param indexFormat one of [KvFormat#ofIndex]
     /// @param dim dimensions of an index key
     public KvLayout withIndex(KvFormat indexFormat, int count, int dim) {
-        TileFormat tile = switch (indexFormat) {
-            case F32 -> TileFormat.F32;
-            case BF16 -> TileFormat.BF16;
-            case INT8 -> TileFormat.INT8;
-            case INT4, FP8, FP8_PLAIN -> throw new IllegalArgumentException("index keys: format " + indexFormat.id());
-        };
+        if (!KvFormat.ofIndex().contains(indexFormat)) {
+            throw new IllegalArgumentException("index keys: format " + indexFormat.id());
+        }
+        TileFormat tile = TileFormat.valueOf(indexFormat.name());
         return new KvLayout(format, layers, heads, shape, count, new CacheShape.Keys(tile, dim), drafted);
     }
 
