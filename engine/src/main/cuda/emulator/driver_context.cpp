@@ -46,7 +46,6 @@ constexpr Attribute ATTRIBUTES[] = {
     {78, 1},          // stream priorities
     {81, 228 << 10},  // shared bytes of a multiprocessor
     {82, 65536},      // registers of a multiprocessor
-    {97, 227 << 10},  // shared bytes of a block that asks for it
     {106, 32},        // blocks of a multiprocessor
     {111, 1 << 10},   // shared bytes that a block's reservation takes
     {115, 1},         // memory pools
@@ -66,6 +65,7 @@ constexpr ErrorName ERRORS[] = {
     {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {CUDA_ERROR_INVALID_PTX, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
     {CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {CUDA_ERROR_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {CUDA_ERROR_NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
@@ -101,6 +101,7 @@ constexpr Option OPTIONS[] = {
     {"guard", &Options::guard, 0, 1},
     {"poison", &Options::poison, 0, 1},
     {"memory", &Options::memory, 0, INT64_MAX},
+    {"shared", &Options::shared, 1 << 10, 227 << 10},
     {"truncate", &Options::truncate, 0, 1},
     {"fault", &Options::fault, 0, INT64_MAX},
     {"textOnly", &Options::textOnly, 0, 1},
@@ -209,7 +210,8 @@ CUDASIM_API CUresult cuDeviceTotalMem_v2(size_t* bytes, int) {
 }
 
 CUDASIM_API CUresult cuDeviceGetAttribute(int* value, int attribute, int) {
-    *value = 0;
+    // Shared bytes of a block that asks for them.
+    *value = attribute == 97 ? static_cast<int>(options.shared) : 0;
     for (const Attribute& a : ATTRIBUTES) {
         if (a.number == attribute) {
             *value = a.value;

@@ -10,7 +10,6 @@ namespace cudasim {
 namespace {
 
 constexpr int SHARED_LIMIT = 48 << 10;
-constexpr int SHARED_OPT_IN = 227 << 10;
 
 struct Function {
     const Kernel* kernel;
@@ -80,7 +79,43 @@ bool parameterSizes(const std::string& ptx, const std::string& name, std::vector
     return true;
 }
 
-CUresult load(void** out, const void* image) {
+/// Options of a load by their numbers in cuda.h.
+constexpr int ERROR_LOG = 5, ERROR_LOG_BYTES = 6;
+
+/// Where a load wants to be told what the compiler of PTX has against it.
+struct Log {
+    char* text = nullptr;
+    size_t bytes = 0;
+    void** written = nullptr;
+
+    Log(unsigned count, const int* names, void** values) {
+        for (unsigned i = 0; i < count; i++) {
+            if (names[i] == ERROR_LOG) {
+                text = static_cast<char*>(values[i]);
+            } else if (names[i] == ERROR_LOG_BYTES) {
+                bytes = reinterpret_cast<size_t>(values[i]);
+                written = &values[i];
+            }
+        }
+    }
+
+    void write(const std::string& said) const {
+        if (text && bytes) {
+            size_t n = said.size() < bytes ? said.size() : bytes - 1;
+            memcpy(text, said.data(), n);
+            text[n] = 0;
+            *written = reinterpret_cast<void*>(n + 1);
+        }
+    }
+};
+
+/// Whether PTX is of a version that a driver of CUDA 12.0 knows: 8.0 and before.
+bool knownVersion(const std::string& version) {
+    double number = strtod(version.c_str(), nullptr);
+    return number > 0 && number <= 8.0;
+}
+
+CUresult load(void** out, const void* image, const Log& log) {
     const unsigned char* bytes = static_cast<const unsigned char*>(image);
     auto module = std::make_unique<Module>();
     bool fat = startsWith(bytes, 0x50, 0xed, 0x55, 0xba);
@@ -92,8 +127,16 @@ CUresult load(void** out, const void* image) {
         module->ptx = ptxOf(bytes);
     } else if (!code) {
         module->ptx = reinterpret_cast<const char*>(image);
-        if (module->ptx.find(".version ") == std::string::npos) {
+        size_t at = module->ptx.find(".version ");
+        if (at == std::string::npos) {
             return refuse(CUDA_ERROR_INVALID_IMAGE, "cuModuleLoadData: the image is neither PTX nor a cubin nor a fat binary");
+        }
+        at += strlen(".version ");
+        std::string version = module->ptx.substr(at, module->ptx.find('\n', at) - at);
+        if (!knownVersion(version)) {
+            log.write("ptxas application ptx input, line 1; fatal   : Unsupported .version " + version + "; current version is '8.0'\n"
+                      "ptxas fatal   : Ptx assembly aborted due to errors");
+            return refuse(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, "cuModuleLoadData: PTX that is newer than this driver");
         }
     }
     Module* m = module.get();
@@ -158,9 +201,12 @@ void forgetModules() { modules.clear(); }
 
 CUDASIM_API CUresult cuModuleLoadData(void** module, const void* image) {
     CUDASIM_ENTER_UNCAPTURED("cuModuleLoadData");
-    return load(module, image);
+    return load(module, image, Log(0, nullptr, nullptr));
 }
-CUDASIM_API CUresult cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) { return cuModuleLoadData(module, image); }
+CUDASIM_API CUresult cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
+    CUDASIM_ENTER_UNCAPTURED("cuModuleLoadDataEx");
+    return load(module, image, Log(count, options, values));
+}
 CUDASIM_API CUresult cuModuleLoadFatBinary(void** module, const void* image) { return cuModuleLoadData(module, image); }
 
 CUDASIM_API CUresult cuModuleUnload(void* module) {
@@ -208,8 +254,8 @@ CUDASIM_API CUresult cuFuncSetAttribute(void* function, int attribute, int value
         return refuse(CUDA_ERROR_INVALID_HANDLE, "cuFuncSetAttribute: no function of this library");
     }
     if (attribute == 8) { // the most dynamic shared memory
-        if (value < 0 || value > SHARED_OPT_IN) {
-            return refuse(CUDA_ERROR_INVALID_VALUE, std::string(static_cast<Function*>(function)->kernel->name) + ": a block has at most 227 KB of shared memory");
+        if (value < 0 || value > options.shared) {
+            return refuse(CUDA_ERROR_INVALID_VALUE, std::string(static_cast<Function*>(function)->kernel->name) + ": a block has at most " + std::to_string(options.shared) + " bytes of shared memory");
         }
         static_cast<Function*>(function)->maxDynamic = value;
     }
@@ -258,7 +304,7 @@ CUDASIM_API CUresult cuLaunchKernel(void* function, unsigned gridX, unsigned gri
     }
     if (static_cast<int64_t>(dynamicBytes) > f.maxDynamic) {
         return refuse(CUDA_ERROR_INVALID_VALUE, std::string(kernel->name) + ": " + std::to_string(dynamicBytes) + " bytes of dynamic shared memory, allowed are "
-                          + std::to_string(f.maxDynamic) + " (cuFuncSetAttribute raises it to 227 KB)");
+                          + std::to_string(f.maxDynamic) + " (cuFuncSetAttribute raises it to " + std::to_string(options.shared) + ")");
     }
     auto arguments = std::make_shared<Arguments>(*kernel);
     if (CUresult refused = arguments->take(*kernel, parameters, extra)) {

@@ -41,6 +41,7 @@ Options optionsFromEnvironment() {
     o.guard = fromEnvironment("MILLRACE_CUDASIM_GUARD", o.guard);
     o.poison = fromEnvironment("MILLRACE_CUDASIM_POISON", o.poison);
     o.memory = fromEnvironment("MILLRACE_CUDASIM_MEMORY", o.memory);
+    o.shared = fromEnvironment("MILLRACE_CUDASIM_SHARED", o.shared);
     o.truncate = fromEnvironment("MILLRACE_CUDASIM_TRUNCATE", o.truncate);
     o.log = fromEnvironment("MILLRACE_CUDASIM_LOG", o.log);
     return o;

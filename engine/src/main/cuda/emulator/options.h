@@ -16,6 +16,7 @@ struct Options {
     int64_t guard = 0;            // an allocation ends at a page that cannot be touched
     int64_t poison = 1;           // fresh memory holds NaN
     int64_t memory = 64ll << 30;  // bytes of the device
+    int64_t shared = 227 << 10;   // bytes that a block may have where its kernel asks for them
     int64_t truncate = 0;         // sums inside an mma are cut and not rounded
     int64_t fault = 0;            // of the launches from now on, which one fails as if the kernel had; 0 for none
     int64_t textOnly = 0;         // modules are taken as PTX alone, like by a driver older than the compiler of their code

@@ -156,6 +156,7 @@ public final class Engine implements TextEngine {
                     ? KvFormat.auto(Transformer.kvKind(model))
                     : config.kvFormat();
             KvLayout layout = Transformer.kvLayout(model, kvFormat, config.indexFormat());
+            backend.kernels().require(layout.shape(), layout.index() != null);
             var planner = new MemoryPlanner(config, backend.kernels(), layout, maxContext);
             planner.expectWeights(ModelInspection.storedBytes(model, files));
             ModelWeights weights = ModelWeights.load(

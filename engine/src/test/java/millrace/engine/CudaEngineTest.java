@@ -1,6 +1,7 @@
 package millrace.engine;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -134,6 +135,17 @@ class CudaEngineTest {
             assertThat(answers(run(engine, drawn))).isEqualTo(host);
             List<GenerationRequest> mixed = IntStream.range(0, 9).mapToObj(i -> (i % 2 == 0 ? drawn : chosen).get(i)).toList();
             assertThat(answers(run(engine, mixed))).as("beside one another").isEqualTo(host);
+        }
+    }
+
+    /// Before weights are read, and not when the first prompt is there.
+    @Test
+    void deviceWithTooLittleSharedMemoryIsRefusedAtTheStart() throws IOException {
+        EngineConfig config = config("kimi_k2", KvFormat.FP8, 1, 64, 20);
+        Engine.open(config).close();
+        try (StandIn.Setting setting = StandIn.with("shared", 8 << 10)) {
+            setting.during(() -> assertThatThrownBy(() -> Engine.open(config))
+                    .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("CUDA_SHARED_MEMORY")));
         }
     }
 

@@ -165,6 +165,12 @@ public interface Kernels extends AutoCloseable {
         return List.of();
     }
 
+    /// Refuses a cache that attention cannot be computed over, before anything is taken for it.
+    ///
+    /// @param choosing whether attention is also asked for over chosen positions alone
+    /// @throws millrace.engine.BackendException with the reason
+    default void require(CacheShape shape, boolean choosing) {}
+
     /// New memory for KV pages, which the caller closes.
     default CacheMemory cache() {
         return new HostCache(CacheMemory.Algorithm.CRC32C, this::forEach);

@@ -89,6 +89,27 @@ final class CudaAttention {
         combine = gpu.kernel("attend_combine");
     }
 
+    /// Refuses a cache whose attention takes more shared memory than a block has on this device.
+    ///
+    /// @param choosing whether attention is also over chosen positions
+    /// @throws millrace.engine.BackendException `CUDA_SHARED_MEMORY`
+    void require(CacheShape shape, boolean choosing) {
+        switch (shape) {
+            case CacheShape.Grouped grouped -> require(sharedBytes(grouped, 16), "heads of dimension " + grouped.headDim());
+            case CacheShape.Latent latents -> require(sharedBytes(latents, choosing), "latents of rank " + latents.rank());
+        }
+    }
+
+    private void require(int needed, String what) {
+        if (needed > gpu.sharedBytes()) {
+            throw CudaProbe.refused(
+                    "CUDA_SHARED_MEMORY",
+                    "%s: expected %d bytes of shared memory in a block, which attention over %s takes, got %d"
+                            .formatted(gpu.name(), needed, what, gpu.sharedBytes()),
+                    "take a device of compute capability 8.0, 9.x or 10.x by engine.cuda.device, or set engine.backend to native");
+        }
+    }
+
     /// Attention over keys and values; `q` and `out` are `[rows][heads · headDim]`.
     void attend(
             CacheShape.Grouped shape,
@@ -110,9 +131,7 @@ final class CudaAttention {
         int group = heads / kvHeads;
         int queries = group <= 8 && rows <= MOST_SINGLE_ROWS ? 8 : 16;
         int lanes = shape.valueLanes();
-        int perStep = shape.format() == TileFormat.INT4 ? 32 : 16;
-        int steps = (dim + perStep - 1) / perStep * perStep / 16;
-        int shared = sharedBytes(steps, queries, 2 * shape.scaleGroups(), lanes);
+        int shared = sharedBytes(shape, queries);
         int records = records(heads, lanes);
         gpu.launch((queries == 8 ? grouped8 : grouped16)[shape.format().ordinal()])
                 .ptr(batch.counts())
@@ -158,7 +177,6 @@ final class CudaAttention {
         CudaStore.require(out, rows, heads * shape.rank());
         CudaStore.require(q, rows, q.width());
         int lanes = shape.latentLanes();
-        int steps = (lanes + shape.ropeLanes()) / 16;
         int records = records(heads, lanes);
         Launch launch = gpu.launch(shape.plain() ? plain : latent[shape.latentFormat().ordinal()])
                 .ptr(batch.counts())
@@ -166,8 +184,7 @@ final class CudaAttention {
                 .ptr(batch.pages());
         addLatent(launch, shape, layerOffset, heads, scale, latentQ, q, out).ptr(partials).ptr(stats(records, heads, lanes));
         launch.i32(records);
-        int shared = sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes);
-        launch.run(1, blocks(batch, rows, heads, LATENT_QUERIES, 1), 1, THREADS, shared);
+        launch.run(1, blocks(batch, rows, heads, LATENT_QUERIES, 1), 1, THREADS, sharedBytes(shape, false));
         if (joins(batch, rows)) {
             join(batch, rows, heads, shape.rank(), lanes, 0, records, null, 0, out);
         }
@@ -193,7 +210,6 @@ final class CudaAttention {
         CudaStore.require(q, rows, q.width());
         CudaIndexer.require(selection, rows);
         int lanes = shape.latentLanes();
-        int steps = (lanes + shape.ropeLanes()) / 16;
         int records = records(heads, lanes);
         int splits = Math.min(batch.mostSplits(), Math.ceilDiv(selection.most(), SPLIT));
         boolean partial = splits > 1 && rows <= MOST_SINGLE_ROWS && (long) rows * splits <= records;
@@ -209,8 +225,7 @@ final class CudaAttention {
                 .i32(selection.most());
         addLatent(launch, shape, layerOffset, heads, scale, latentQ, q, out).ptr(partials).ptr(stats(records, heads, lanes));
         launch.i32(partialSplits);
-        int shared = TOKEN_ADDRESS_BYTES + sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), lanes);
-        launch.run(1, Math.clamp(items, 1, mostBlocks), 1, THREADS, shared);
+        launch.run(1, Math.clamp(items, 1, mostBlocks), 1, THREADS, sharedBytes(shape, true));
         if (partial) {
             join(batch, rows, heads, shape.rank(), lanes, 0, records, selection, partialSplits, out);
         }
@@ -294,6 +309,19 @@ final class CudaAttention {
 
     private long stats(int records, int heads, int lanes) {
         return partials + (long) records * heads * lanes * Float.BYTES;
+    }
+
+    private static int sharedBytes(CacheShape.Grouped shape, int queries) {
+        int perStep = shape.format() == TileFormat.INT4 ? 32 : 16;
+        int steps = (shape.headDim() + perStep - 1) / perStep * perStep / 16;
+        return sharedBytes(steps, queries, 2 * shape.scaleGroups(), shape.valueLanes());
+    }
+
+    /// @param choosing whether a block has the address of each token
+    private static int sharedBytes(CacheShape.Latent shape, boolean choosing) {
+        int steps = (shape.latentLanes() + shape.ropeLanes()) / 16;
+        return (choosing ? TOKEN_ADDRESS_BYTES : 0)
+                + sharedBytes(steps, LATENT_QUERIES, shape.scaleGroups(), shape.latentLanes());
     }
 
     private static int sharedBytes(int steps, int queries, int scaleGroups, int lanes) {

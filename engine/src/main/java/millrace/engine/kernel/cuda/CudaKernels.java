@@ -65,7 +65,6 @@ public final class CudaKernels implements Kernels {
 
     private CudaKernels(Gpu gpu, int threads) {
         this.gpu = gpu;
-        team = new ThreadTeam(threads);
         weights = new CudaWeights(gpu, this::forEach);
         tensors = new CudaTensors(weights::upload, this::forEach);
         embedding = new CudaEmbedding(gpu, tensors);
@@ -77,6 +76,8 @@ public final class CudaKernels implements Kernels {
         indexer = new CudaIndexer(gpu);
         results = new CudaResults(gpu);
         tags = new CudaTags(gpu);
+        // Last: where a device has no room for the others, no threads are left behind.
+        team = new ThreadTeam(threads);
     }
 
     /// Opens a device.
@@ -130,6 +131,11 @@ public final class CudaKernels implements Kernels {
     }
 
     // ------------------------------------------------------------------------------------------------ where things lie
+
+    @Override
+    public void require(CacheShape shape, boolean choosing) {
+        attention.require(shape, choosing);
+    }
 
     @Override
     public Rows rows(int capacity, int width) {

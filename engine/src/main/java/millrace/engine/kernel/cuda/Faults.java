@@ -41,8 +41,15 @@ final class Faults {
     ///
     /// @param call name of the driver's function
     void check(int result, String call) {
+        check(result, call, "");
+    }
+
+    /// The same of a call that says more than its result.
+    ///
+    /// @param said in one line; empty for nothing
+    void check(int result, String call, String said) {
         if (result != CUresult.CUDA_SUCCESS) {
-            throw fault(result, call, launched);
+            throw fault(result, call, said, launched);
         }
     }
 
@@ -60,12 +67,13 @@ final class Faults {
         }
     }
 
-    private DeviceException fault(int result, String call, String kernel) {
+    private DeviceException fault(int result, String call, String said, String kernel) {
         DeviceException first = failure;
         if (first != null) {
             requireUsable();
         }
         String name = name(result);
+        String more = said.isEmpty() ? "" : ", its log: \"" + said + "\"";
         String after = kernel.isEmpty() ? "" : ", kernels up to " + kernel + " were queued before";
         boolean sticky = sticky(result);
         String advice = sticky
@@ -75,8 +83,8 @@ final class Faults {
                         : "restart the process, and report this if it returns";
         DeviceException fault = new DeviceException(
                 result == CUresult.CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_MEMORY" : "CUDA_FAILED",
-                "%s: %s: expected success, got %s (%d): %s%s; %s"
-                        .formatted(device, call, name, result, description(result), after, advice),
+                "%s: %s: expected success, got %s (%d): %s%s%s; %s"
+                        .formatted(device, call, name, result, description(result), more, after, advice),
                 result,
                 name,
                 kernel,

@@ -10,6 +10,7 @@ import java.util.function.Supplier;
 import jcuda.Pointer;
 import jcuda.driver.CUcontext;
 import jcuda.driver.CUdevice;
+import jcuda.driver.CUdevice_attribute;
 import jcuda.driver.CUdeviceptr;
 import jcuda.driver.CUfunction;
 import jcuda.driver.CUfunction_attribute;
@@ -51,6 +52,7 @@ public final class Gpu implements AutoCloseable {
     private final CUcontext context = new CUcontext();
     private final CUmodule module = new CUmodule();
     private final CUstream stream = new CUstream();
+    private final int sharedBytes;
     private final String imageName;
     private final String imageDigest;
     private final Map<String, Kernel> kernels = new HashMap<>();
@@ -70,6 +72,7 @@ public final class Gpu implements AutoCloseable {
         faults.check(JCudaDriver.cuDevicePrimaryCtxRetain(context, handle), "cuDevicePrimaryCtxRetain");
         try {
             makeCurrent();
+            sharedBytes = attribute(CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
             KernelImage image = KernelImage.load(images, module, faults);
             imageName = image.name();
             imageDigest = image.digest();
@@ -92,6 +95,12 @@ public final class Gpu implements AutoCloseable {
         List<KernelImage> images = KernelImage.of(config);
         CudaLibraries.load(config.driver());
         return new Gpu(device, driver::message, config, images);
+    }
+
+    private int attribute(int number) {
+        int[] value = new int[1];
+        faults.check(JCudaDriver.cuDeviceGetAttribute(value, number, handle), "cuDeviceGetAttribute");
+        return value[0];
     }
 
     private long budget(CudaConfig config) {
@@ -395,6 +404,11 @@ public final class Gpu implements AutoCloseable {
     /// The device's own name.
     public String name() {
         return device.name();
+    }
+
+    /// Shared memory that a block may have, once a kernel asked for it.
+    int sharedBytes() {
+        return sharedBytes;
     }
 
     /// Device memory of this object in all.

@@ -1,8 +1,11 @@
 package millrace.engine.kernel.cuda;
 
-import java.util.Arrays;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.stream.Stream;
+import jcuda.driver.CUjit_option;
 import jcuda.driver.CUmodule;
 import jcuda.driver.CUresult;
 import jcuda.driver.JCudaDriver;
@@ -14,6 +17,14 @@ import millrace.engine.kernel.PrivateFile;
 record KernelImage(String name, byte[] bytes) {
     private static final String FATBIN = "millrace.fatbin";
     private static final String PTX = "millrace.ptx";
+
+    /// Where the driver's compiler of PTX writes what it has against it.
+    private static final int[] LOG_OPTIONS = {
+        CUjit_option.CU_JIT_ERROR_LOG_BUFFER, CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES
+    };
+
+    private static final long LOG_BYTES = 4096;
+    private static final int MOST_SHOWN = 400;
 
     /// Those that a configuration allows, the best first.
     ///
@@ -41,15 +52,26 @@ record KernelImage(String name, byte[] bytes) {
     /// @return which it was
     static KernelImage load(List<KernelImage> images, CUmodule module, Faults faults) {
         for (KernelImage image : images) {
-            // PTX is text and ends with a NUL, which does no harm behind the others.
-            byte[] bytes = Arrays.copyOf(image.bytes, image.bytes.length + 1);
-            int result = JCudaDriver.cuModuleLoadData(module, bytes);
-            if (!isNotKnown(result) || image == images.getLast()) {
-                faults.check(result, "cuModuleLoadData " + image.name);
-                return image;
+            try (Arena arena = Arena.ofConfined()) {
+                // PTX is text and ends with a NUL, which does no harm behind the others.
+                MemorySegment bytes = arena.allocate(image.bytes.length + 1L).copyFrom(MemorySegment.ofArray(image.bytes));
+                MemorySegment log = arena.allocate(LOG_BYTES + 1);
+                MemorySegment values = arena.allocateFrom(ValueLayout.JAVA_LONG, log.address(), LOG_BYTES);
+                int result = JCudaDriver.cuModuleLoadDataEx(
+                        module, Addresses.host(bytes), LOG_OPTIONS.length, LOG_OPTIONS, Addresses.host(values));
+                if (!isNotKnown(result) || image == images.getLast()) {
+                    faults.check(result, "cuModuleLoadDataEx " + image.name, line(log.getString(0)));
+                    return image;
+                }
             }
         }
         throw new IllegalArgumentException("gpu: expected an image of the kernels, got none");
+    }
+
+    /// The log of the driver's compiler, in one line that an error message has room for.
+    private static String line(String log) {
+        String line = log.strip().replaceAll("[\\p{Cntrl}\\s]+", " ");
+        return line.length() <= MOST_SHOWN ? line : line.substring(0, MOST_SHOWN) + "…";
     }
 
     /// Whether a driver says that it can make nothing of an image, in one of the ways that it has for that.

@@ -8,19 +8,20 @@ import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.Objects;
 import java.util.stream.Stream;
+import millrace.engine.BackendException;
 import millrace.engine.kernel.Backend;
 import millrace.engine.kernel.CacheBatch;
 import millrace.engine.kernel.CacheShape;
 import millrace.engine.kernel.Rows;
 import millrace.engine.kernel.StepInputs;
 import millrace.engine.kernel.TileFormat;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
-import org.jspecify.annotations.Nullable;
 
 /// Attention on the device against F64 with a derived bound, and against itself bit by bit: whatever a row is computed
 /// beside, however a prompt is cut.
@@ -40,6 +41,25 @@ final class CudaAttentionTest {
     static void close() {
         if (gpu != null) {
             gpu.close();
+        }
+    }
+
+    /// Devices of compute capability 8.6, 8.9 and 12.x have 99 KB.
+    @Test
+    void latentsThatABlockHasNoRoomForShouldBeRefused() {
+        Gpu device = Objects.requireNonNull(gpu);
+        var attention = new CudaAttention(device);
+        CacheShape latents = CacheFixture.latent(TileFormat.FP8, TileFormat.BF16, 512, 64);
+        attention.require(latents, true);
+        try (StandIn.Setting setting = StandIn.with("shared", 99 << 10);
+                Gpu small = StandIn.open()) {
+            var refusing = new CudaAttention(small);
+            setting.during(() -> assertThatThrownBy(() -> refusing.require(latents, false))
+                    .isInstanceOfSatisfying(BackendException.class, e -> assertThat(e.code()).isEqualTo("CUDA_SHARED_MEMORY"))
+                    .hasMessage("backend \"cuda\": Millrace CUDA stand-in (CPU): expected 110208 bytes of shared memory in a block, "
+                            + "which attention over latents of rank 512 takes, got 101376; take a device of compute capability "
+                            + "8.0, 9.x or 10.x by engine.cuda.device, or set engine.backend to native"));
+            refusing.require(CacheFixture.grouped(TileFormat.INT8, 256), false);
         }
     }
 

@@ -8,9 +8,12 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import jcuda.driver.CUmodule;
 import millrace.engine.BackendException;
 import millrace.engine.CudaConfig;
 import millrace.engine.DeviceException;
@@ -349,11 +352,36 @@ final class GpuTest {
             assertThatThrownBy(() -> Gpu.open(CONFIG.withImage("millrace.fatbin")))
                     .isInstanceOfSatisfying(DeviceException.class, e -> {
                         assertThat(e.resultName()).isEqualTo("CUDA_ERROR_INVALID_IMAGE");
-                        assertThat(e.getMessage()).startsWith(NAME + ": cuModuleLoadData millrace.fatbin: expected success, got ");
+                        assertThat(e.getMessage()).startsWith(NAME + ": cuModuleLoadDataEx millrace.fatbin: expected success, got ");
                     });
             // What could not be opened has left the context to the others.
             assertThat(gpu.allocate(16, "a") % 256).isZero();
         }
+    }
+
+    /// Its compiler says more than its result: as much as a message has room for, in one line.
+    @Test
+    void ptxThatTheDriverRefusesShouldBeReportedWithItsLog() {
+        assertThatThrownBy(() -> load(".version 9.9\n.target sm_80\n"))
+                .isInstanceOfSatisfying(DeviceException.class, e -> {
+                    assertThat(e.code()).isEqualTo("CUDA_FAILED");
+                    assertThat(e.resultName()).isEqualTo("CUDA_ERROR_UNSUPPORTED_PTX_VERSION");
+                    assertThat(e.sticky()).isFalse();
+                })
+                .hasMessage("a device: cuModuleLoadDataEx new.ptx: expected success, got CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): "
+                        + "what is known, its log: \"ptxas application ptx input, line 1; fatal : Unsupported .version 9.9; current "
+                        + "version is '8.0' ptxas fatal : Ptx assembly aborted due to errors\"; restart the process, and report "
+                        + "this if it returns");
+        assertThatThrownBy(() -> load(".version 9." + "9".repeat(10_000) + "\n"))
+                .hasMessageContaining("Unsupported .version 9.999")
+                .hasMessageContaining("999…\"; restart")
+                .satisfies(e -> assertThat(e.getMessage()).hasSizeLessThan(700));
+    }
+
+    private KernelImage load(String ptx) {
+        var faults = new Faults("a device", () -> "what is known");
+        var image = new KernelImage("new.ptx", ptx.getBytes(StandardCharsets.UTF_8));
+        return gpu.exclusively(() -> KernelImage.load(List.of(image), new CUmodule(), faults));
     }
 
     @Test

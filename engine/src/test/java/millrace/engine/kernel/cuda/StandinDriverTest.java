@@ -249,12 +249,12 @@ class StandinDriverTest {
                 "cuLaunchKernel", launch(function, 1025, 0, NULL, device, 0));
         refused(
                 INVALID_VALUE,
-                "planted_out_of_bounds: 50000 bytes of dynamic shared memory, allowed are 49152 (cuFuncSetAttribute raises it to 227 KB)",
+                "planted_out_of_bounds: 50000 bytes of dynamic shared memory, allowed are 49152 (cuFuncSetAttribute raises it to 232448)",
                 "cuLaunchKernel", launch(function, 1, 50000, NULL, device, 0));
         call("cuFuncSetAttribute", function, 8, 50000);
         call("cuLaunchKernel", launch(function, 1, 50000, NULL, device, 0));
         refused(
-                INVALID_VALUE, "planted_out_of_bounds: a block has at most 227 KB of shared memory",
+                INVALID_VALUE, "planted_out_of_bounds: a block has at most 232448 bytes of shared memory",
                 "cuFuncSetAttribute", function, 8, 240 << 10);
     }
 
