@@ -158,7 +158,7 @@ class DrillsIT {
                 int before = load.answered();
                 throttle(admin, 12_000.0);
                 double lag = 0;
-                // It goes up and down with each commit: a look a second misses the heights.
+                // It goes up and down with each commit.
                 for (int look = 0; look < 200; look++) {
                     ClusterClient.sleep(200);
                     lag = Math.max(lag, service.metric(checkpointLag));
